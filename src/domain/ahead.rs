@@ -40,8 +40,8 @@ impl TimelineAhead {
         }
         for host in run.by_host.keys() {
             let Some(state) = later.hosts.get(host) else { continue };
-            let newer = state.past.partition_point(|past| past.at <= after);
-            ahead.samples.insert(host.clone(), state.past.range(newer..).cloned().collect());
+            let newer = state.past.after(&|past| past.at <= after);
+            ahead.samples.insert(host.clone(), newer.cloned().collect());
         }
         ahead
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::blocks::Blocks;
 use super::bounded::push_bounded;
 use super::clock_fit::ClockFit;
 use super::event::{Event, GPU_EVENTS, MESSAGES};
@@ -44,7 +45,7 @@ pub struct HostState {
     /// The last values of the GPUs that don't answer now, and when they came.
     pub last_values: BTreeMap<GpuUuid, (Stamp, GpuSample)>,
     /// What graphs show of the recent ones, newest last.
-    pub past: VecDeque<PastSample>,
+    pub past: Blocks<PastSample>,
     /// Since when its GPUs are held and idle.
     pub idle: IdleSince,
     /// Its clock against ours.
@@ -108,7 +109,7 @@ impl HostState {
         }
         let place = |gpu: &GpuInfo| old.iter().position(|other| gpu.is_same(other));
         let from: Vec<Option<usize>> = info.gpus.iter().map(place).collect();
-        self.past.iter_mut().for_each(|past| past.move_gpus(&from));
+        self.past.change(|past| past.move_gpus(&from));
         self.idle.move_gpus(&from);
         self.last_values.retain(|uuid, _| info.gpus.iter().any(|gpu| gpu.uuid == *uuid));
         if let Some((_, sample)) = self.sample.as_mut().filter(|(_, sample)| sample.gpus.len() == old.len()) {
@@ -164,7 +165,8 @@ impl HostState {
                 }
                 self.keep_last_values(&sample);
                 let past = PastSample::of(at, &sample, self.info.as_deref());
-                push_bounded(&mut self.past, past, SAMPLE_HISTORY);
+                self.past.push(past);
+                self.past.keep(SAMPLE_HISTORY);
                 let infos = self.info.as_ref().map_or(&[][..], |info| &info.gpus);
                 self.idle.sample(at, infos, &sample.gpus, self.leases.as_ref());
                 self.sample = Some((at, sample));

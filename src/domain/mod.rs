@@ -7,6 +7,7 @@ pub mod ahead;
 pub mod alerts;
 pub mod analysis;
 pub mod blame;
+pub mod blocks;
 pub mod bounded;
 pub mod clock_check;
 pub mod clock_fit;

@@ -29,6 +29,8 @@ pub(super) struct Place {
     pub(super) left: u64,
     /// Whether the way is that of a recording that plays.
     pub(super) plays: bool,
+    /// Whether far ways begin at a state that is kept beside the recording.
+    pub(super) is_kept: bool,
 }
 
 /// The world before the first envelope of a chunk.
@@ -86,7 +88,7 @@ impl Checkpoints {
         let mut sizes: Vec<Size> = self.kept.iter().map(|one| one.size).collect();
         sizes.insert(at, new);
         while is_too_much(&sizes) {
-            sizes.remove(least_needed(&sizes, place.before.saturating_add(place.left)));
+            sizes.remove(least_needed(&sizes, place));
         }
         // what would be left out at once is not copied
         if sizes.contains(&new) {
@@ -101,20 +103,22 @@ fn before(sizes: &[Size], at: usize) -> u64 {
     at.checked_sub(1).map_or(0, |at| sizes[at].before)
 }
 
-/// Whether they take too much. Two that lie near each other hold the same steps; all else, about a quarter of what steps take, each
+/// Whether they take too much. Two that lie near each other hold the same steps; all else, about an eighth of what steps take, each
 /// has for itself.
 fn is_too_much(sizes: &[Size]) -> bool {
-    let own = |(at, one): (usize, &Size)| one.steps.min(one.before - before(sizes, at)) + one.steps / 4;
+    let own = |(at, one): (usize, &Size)| one.steps.min(one.before - before(sizes, at)) + one.steps / 8;
     let taken: u64 = sizes.iter().enumerate().map(own).sum();
     sizes.len() > MOST || sizes.len() > LEAST && taken > MOST_STEPS
 }
 
-/// The one without which ways get the least longer, for how far they are from `here`: so near it each is about as many times as far as
-/// the one after it, and far away they lie as far from each other.
-fn least_needed(sizes: &[Size], here: u64) -> usize {
+/// The one without which ways get the least longer, for how far they are from the end of this way: so near it each is about as many
+/// times as far as the one after it. Far away they lie as far from each other, where no state beside the recording is nearer.
+fn least_needed(sizes: &[Size], place: Place) -> usize {
+    let here = place.before.saturating_add(place.left);
+    let most = if place.is_kept { u64::MAX } else { here / FAR };
     let harm = |at: usize| {
         let to = sizes.get(at + 1).map_or(here.max(sizes[at].before), |next| next.before);
-        let far = sizes[at].before.abs_diff(here).min(here / FAR).max(LEAST_APART);
+        let far = sizes[at].before.abs_diff(here).min(most).max(LEAST_APART);
         (to - before(sizes, at)) as f64 / far as f64
     };
     (0..sizes.len()).min_by(|one, other| harm(*one).total_cmp(&harm(*other))).unwrap_or(0)
@@ -132,7 +136,11 @@ mod tests {
         for chunk in from..=to {
             let (before, left) = (chunk as u64 * CHUNK, (to - chunk) as u64 * CHUNK);
             let last = chunk.checked_sub(1).map(|before| Stamp(before as i64));
-            checkpoints.keep(Place { chunk, before, left, plays: false }, last, &World::default());
+            checkpoints.keep(
+                Place { chunk, before, left, plays: false, is_kept: false },
+                last,
+                &World::default(),
+            );
         }
     }
 
@@ -172,7 +180,7 @@ mod tests {
     fn while_it_plays_a_copy_is_rare() {
         let mut checkpoints = Checkpoints::default();
         for chunk in 0..1_000 {
-            let place = Place { chunk, before: chunk as u64 * CHUNK, left: 0, plays: true };
+            let place = Place { chunk, before: chunk as u64 * CHUNK, left: 0, plays: true, is_kept: false };
             checkpoints.keep(place, Some(Stamp(chunk as i64)), &World::default());
         }
         assert_eq!(checkpoints.kept.len() as u64, 999 * CHUNK / APART_PLAYING);

@@ -139,11 +139,9 @@ impl Fold {
         self.last
     }
 
-    /// Keeps what it has come to, where it stands before the first envelope of a chunk and that is worth a checkpoint: `before`
-    /// envelopes are folded, `left` lie before the end of the way.
-    pub(super) fn keep_checkpoint(&mut self, before: u64, left: u64, plays: bool) {
-        if self.index == 0 {
-            let place = Place { chunk: self.chunk, before, left, plays };
+    /// Keeps what it has come to, where it stands before the first envelope of a chunk and that is worth a checkpoint.
+    pub(super) fn keep_checkpoint(&mut self, place: Place) {
+        if self.index == 0 && place.chunk == self.chunk {
             self.checkpoints.keep(place, self.last, &self.world);
         }
     }
@@ -189,12 +187,17 @@ mod tests {
         vec![Timed { time, envelope: Envelope { seq: number as u64 + 1, at: time, origin, event } }]
     }
 
+    /// The end of a way, before which so many envelopes lie.
+    fn place(fold: &Fold, before: u64) -> Place {
+        Place { chunk: fold.chunk(), before, left: 0, plays: false, is_kept: false }
+    }
+
     #[test]
     fn a_jump_back_leads_to_the_last_checkpoint_before_its_moment() {
         let mut fold = Fold::new(Arc::default());
         for number in 0..6 {
             let chunk = chunk(number);
-            fold.keep_checkpoint(number as u64 * 5_000, 0, false);
+            fold.keep_checkpoint(place(&fold, number as u64 * 5_000));
             assert_eq!(fold.take(&chunk, Until::Moment(chunk[0].time)).len(), 1);
         }
         assert_eq!(fold.chunk(), 6);
@@ -261,7 +264,7 @@ mod tests {
         for hour in 0..8 {
             for begin in (hour * 3600..(hour + 1) * 3600).step_by(10) {
                 let chunk: Vec<Timed> = (begin..begin + 10).flat_map(|at| second(at, &spec)).collect();
-                fold.keep_checkpoint(folded, 0, false);
+                fold.keep_checkpoint(place(&fold, folded));
                 folded += fold.take(&chunk, ALL).len() as u64;
             }
             bytes.push(rmp_serde::to_vec_named(fold.world()).unwrap().len());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ahead::{Lines, Timeline};
+use super::checkpoints::Place;
 use super::error::Error;
 use super::fold::{Fold, Until};
 use super::glimpse::Glimpse;
@@ -506,7 +507,9 @@ impl Player {
             }
             let before = self.reader.envelopes_before(chunk);
             let to = self.reader.envelopes_before(self.reader.chunk_at(self.playhead));
-            self.fold.keep_checkpoint(before, to.saturating_sub(before), self.motion.playing);
+            let (left, plays) = (to.saturating_sub(before), self.motion.playing);
+            let is_kept = self.saved.as_ref().is_some_and(Saved::has_states);
+            self.fold.keep_checkpoint(Place { chunk, before, left, plays, is_kept });
             let envelopes = self.load(chunk);
             let folded = self.fold.take(&envelopes, self.place());
             count += folded.len();

@@ -1,0 +1,195 @@
+//! A queue in blocks that copies share: a replay keeps copies of what is known at many moments, of which most is the same.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Entries of a block.
+pub(super) const BLOCK: usize = 32;
+
+/// Entries, oldest first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Vec<T>", into = "Vec<T>", bound(serialize = "T: Serialize + Clone"))]
+pub struct Blocks<T: Clone> {
+    /// All but the last are full.
+    blocks: VecDeque<Arc<Vec<T>>>,
+    /// How many of the first block are gone.
+    gone: usize,
+    count: usize,
+}
+
+impl<T: Clone> Blocks<T> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn get(&self, at: usize) -> Option<&T> {
+        let at = self.gone + at;
+        self.blocks.get(at / BLOCK)?.get(at % BLOCK)
+    }
+
+    /// The oldest.
+    pub fn front(&self) -> Option<&T> {
+        self.get(0)
+    }
+
+    /// The newest.
+    pub fn back(&self) -> Option<&T> {
+        self.get(self.count.checked_sub(1)?)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + Clone {
+        (0..self.count).filter_map(|at| self.get(at))
+    }
+
+    /// Those from the first one on that is not `before`: all that are stand in front of it.
+    pub fn after<'a>(
+        &'a self,
+        before: &dyn Fn(&T) -> bool,
+    ) -> impl Iterator<Item = &'a T> + Clone + use<'a, T> {
+        let (mut first, mut end) = (0, self.count);
+        while first < end {
+            let middle = usize::midpoint(first, end);
+            if self.get(middle).is_some_and(before) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        (first..self.count).filter_map(|at| self.get(at))
+    }
+
+    /// The last one that `is_it`, to be changed.
+    pub(super) fn last_mut(&mut self, is_it: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let at = (0..self.count).rev().find(|at| self.get(*at).is_some_and(&is_it))?;
+        let at = self.gone + at;
+        Arc::make_mut(self.blocks.get_mut(at / BLOCK)?).get_mut(at % BLOCK)
+    }
+
+    /// Changes each of them.
+    pub(super) fn change(&mut self, change: impl FnMut(&mut T)) {
+        let gone = self.gone;
+        let each = self.blocks.iter_mut().flat_map(|block| Arc::make_mut(block));
+        each.skip(gone).for_each(change);
+    }
+
+    /// Adds one at the end.
+    pub(super) fn push(&mut self, one: T) {
+        let last = match self.blocks.back_mut() {
+            Some(last) if last.len() < BLOCK => Arc::make_mut(last),
+            _ => {
+                self.blocks.push_back(Arc::default());
+                let Some(last) = self.blocks.back_mut() else { return };
+                Arc::make_mut(last)
+            }
+        };
+        last.push(one);
+        self.count += 1;
+    }
+
+    /// Leaves out the oldest until there are no more than so many.
+    pub(super) fn keep(&mut self, most: usize) {
+        while self.count > most {
+            self.count -= 1;
+            self.gone += 1;
+            if self.gone == BLOCK {
+                self.blocks.pop_front();
+                self.gone = 0;
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl<T: Clone> Default for Blocks<T> {
+    fn default() -> Self {
+        Self { blocks: VecDeque::new(), gone: 0, count: 0 }
+    }
+}
+
+impl<T: Clone> FromIterator<T> for Blocks<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(from: I) -> Self {
+        let mut blocks = Self::default();
+        for one in from {
+            blocks.push(one);
+        }
+        blocks
+    }
+}
+
+impl<T: Clone> From<Vec<T>> for Blocks<T> {
+    fn from(from: Vec<T>) -> Self {
+        from.into_iter().collect()
+    }
+}
+
+impl<T: Clone> From<Blocks<T>> for Vec<T> {
+    fn from(blocks: Blocks<T>) -> Self {
+        blocks.iter().cloned().collect()
+    }
+}
+
+impl<T: Clone + PartialEq> PartialEq for Blocks<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count && self.iter().eq(other.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(blocks: &Blocks<u64>) -> Vec<u64> {
+        blocks.iter().copied().collect()
+    }
+
+    #[test]
+    fn it_is_a_queue_of_whatever_length() {
+        for most in [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 100] {
+            let mut blocks = Blocks::default();
+            for number in 1..=300_u64 {
+                blocks.push(number);
+                blocks.keep(most);
+                let first = number.saturating_sub(most as u64 - 1).max(1);
+                assert_eq!(numbers(&blocks), (first..=number).collect::<Vec<_>>());
+                assert_eq!(blocks.iter().rev().count(), blocks.len());
+                assert_eq!((blocks.front(), blocks.back()), (Some(&first), Some(&number)));
+                for from in [0, first, number - 1, number] {
+                    let after: Vec<u64> = blocks.after(&|one| *one <= from).copied().collect();
+                    assert_eq!(after, (first.max(from + 1)..=number).collect::<Vec<_>>());
+                }
+            }
+            let written = rmp_serde::to_vec_named(&blocks).unwrap();
+            assert_eq!(rmp_serde::from_slice::<Blocks<u64>>(&written).unwrap(), blocks);
+        }
+        let none = Blocks::<u64>::default();
+        assert!(none.is_empty() && none.front().is_none() && none.back().is_none());
+    }
+
+    #[test]
+    fn a_copy_shares_its_blocks_and_stays_as_it_was() {
+        let mut blocks: Blocks<u64> = (1..=40).collect();
+        blocks.keep(38);
+        let copy = blocks.clone();
+        assert!(Arc::ptr_eq(&blocks.blocks[0], &copy.blocks[0]));
+        *blocks.last_mut(|one| *one <= 38).unwrap() = 380;
+        blocks.push(41);
+        blocks.keep(3);
+        assert_eq!(numbers(&blocks), [39, 40, 41]);
+        assert!(blocks.last_mut(|one| *one < 39).is_none(), "what has gone");
+        blocks.change(|one| *one += 1000);
+        assert_eq!(numbers(&blocks), [1039, 1040, 1041]);
+        assert_eq!(numbers(&copy), (3..=40).collect::<Vec<_>>());
+    }
+}
