@@ -9,7 +9,7 @@ use crate::doctor::door::DOOR;
 use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told, inside};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::doctor::{HostContext, Matrix, RunInside, RunPort, RunProgram, SamePath, SameRole};
-use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::needs::InImage;
 use crate::wire::doctor::{AskChecks, Checked};
@@ -52,6 +52,8 @@ pub struct Checkup {
     number: u64,
     checks: Vec<&'static Entry>,
     hosts: Vec<(HostId, Reached)>,
+    /// Hosts that tell their facts by tools of their own: no agent runs there, and there is nothing to be asked.
+    limited: BTreeSet<HostId>,
     told: BTreeMap<(HostId, &'static str), Told>,
     asked: BTreeSet<(HostId, &'static str)>,
     /// What is compared, by host.
@@ -120,6 +122,7 @@ impl Checkup {
             number,
             checks,
             hosts: hosts.into_iter().map(|host| (host, Reached::Waiting)).collect(),
+            limited: BTreeSet::new(),
             told: BTreeMap::new(),
             asked: BTreeSet::new(),
             paths: BTreeMap::new(),
@@ -252,7 +255,28 @@ impl Checkup {
 
     /// A host answers.
     pub fn is_up(&mut self, host: &HostId, info: Arc<HostInfo>) {
-        self.reached(host, Reached::Up(info, None));
+        if !self.limited.contains(host) {
+            self.reached(host, Reached::Up(info, None));
+        }
+    }
+
+    /// The link to a host has changed. Says whether nothing answers there now.
+    pub fn link_changed(&mut self, host: &HostId, state: &LinkState) -> bool {
+        match state {
+            LinkState::Up => {
+                self.limited.remove(host);
+                return false;
+            }
+            LinkState::Limited { reason } => {
+                self.limited.insert(host.clone());
+                self.is_down(host, reason.clone());
+            }
+            LinkState::Down { reason, .. } | LinkState::Refused { reason, .. } => {
+                self.is_down(host, reason.clone());
+            }
+            LinkState::Connecting { .. } | LinkState::Installing { .. } => return false,
+        }
+        true
     }
 
     /// A host tells the values of its GPUs. The first sample counts.

@@ -14,7 +14,6 @@ use tokio::time::timeout;
 use self::history::{Since, as_json, compare};
 use self::text::{as_text, changes_text};
 use crate::cli::args::DoctorArgs;
-use crate::cli::errors::fault;
 use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::json;
 use crate::cli::paths::Paths;
@@ -298,9 +297,7 @@ async fn hear(session: &mut Session, checkup: &mut Checkup, until: Until) {
                         continue;
                     }
                     Event::LinkChanged { state } => {
-                        if let Some((_, why)) = fault(state) {
-                            checkup.is_down(host, why);
-                        }
+                        checkup.link_changed(host, state);
                     }
                     _ => continue,
                 }

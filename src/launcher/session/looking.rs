@@ -117,18 +117,15 @@ impl Session {
 
     /// A host that is lost tells nothing more: the start itself will say so.
     pub(super) fn look_went_on_without(&mut self, at: Stamp, host: &HostId, state: &LinkState) {
-        let (LinkState::Down { reason: why, .. }
-        | LinkState::Limited { reason: why }
-        | LinkState::Refused { reason: why, .. }) = state
-        else {
-            return;
-        };
+        let mut is_lost = false;
         for look in &mut self.looks.all {
             if look.checkup.hosts().any(|(one, _)| one == host) {
-                look.checkup.is_down(host, why.clone());
+                is_lost |= look.checkup.link_changed(host, state);
             }
         }
-        self.end_looks(at);
+        if is_lost {
+            self.end_looks(at);
+        }
     }
 
     /// Looks that have taken too long go on with what they have.

@@ -8,7 +8,6 @@ use tokio::time::{Sleep, sleep};
 
 use crate::domain::doctor::{HostContext, Matrix};
 use crate::domain::event::Event;
-use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
 use crate::launcher::checkup::{Checkup, Question};
@@ -228,7 +227,9 @@ impl One {
                 }
                 return None;
             }
-            Event::LinkChanged { state } => down(&mut current.checkup, host, state),
+            Event::LinkChanged { state } => {
+                current.checkup.link_changed(host, state);
+            }
             _ => return None,
         }
         current.tell_soon();
@@ -298,17 +299,10 @@ fn tell(checkup: &mut Checkup, host: &HostId, state: &HostState) {
                 checkup.sampled(host, sample);
             }
         }
-        (_, Some((_, link))) => down(checkup, host, link),
+        (_, Some((_, link))) => {
+            checkup.link_changed(host, link);
+        }
         _ => {}
-    }
-}
-
-fn down(checkup: &mut Checkup, host: &HostId, state: &LinkState) {
-    if let LinkState::Down { reason, .. }
-    | LinkState::Limited { reason }
-    | LinkState::Refused { reason, .. } = state
-    {
-        checkup.is_down(host, reason.clone());
     }
 }
 

@@ -272,16 +272,22 @@ fn what_is_as_it_should_be_passes_by_name() {
     cluster.on("n2", "printf 'Include %s/*.conf\\nMaxStartups 3\\n' ~ > ~/sshd_config");
     let (is_told, seen, _) = sshd();
     assert!(is_told && seen.ends_with("MaxStartups 3, MaxSessions 10"), "{seen}");
-    cluster.on("n2", "echo MaxSessions 10 > ~/sshd_config; chmod o+w ~");
+    cluster.on("n2", "echo MaxSessions 10 > ~/sshd_config; mkdir ~/.ssh; chmod 707 ~/.ssh");
     let (is_told, seen, _) = sshd();
     assert!(!is_told, "there are no keys to refuse: {seen}");
-    cluster
-        .on("n2", "mkdir -m 700 ~/.ssh && touch ~/.ssh/authorized_keys && chmod 600 ~/.ssh/authorized_keys");
+    cluster.on("n2", "touch ~/.ssh/authorized_keys && chmod 600 ~/.ssh/authorized_keys");
     let (is_told, seen, fix) = sshd();
     assert!(is_told && seen.contains(" can be written by others (mode "), "{seen}");
     cluster.on("n2", fix["command"].as_str().expect("a command"));
     let (is_told, seen, _) = sshd();
     assert!(!is_told, "{seen}");
+    // where others may write the home no agent runs, and there is nothing to be asked
+    cluster.on("n2", "chmod o+w ~");
+    let told = json(&client.run(&["doctor", "--json", "--only", "kernel"]));
+    let (ssh, kernel) = (verdict(&told, "ssh", "n2"), verdict(&told, "kernel", "n2"));
+    assert!(ssh["mark"] == "bad" && ssh.to_string().contains("chmod go-w /root"), "{told:#}");
+    assert_eq!(kernel["mark"], "unknown", "{told:#}");
+    assert!(!kernel["evidence"].as_str().unwrap().contains("no answer within"), "{told:#}");
 }
 
 /// GPUs for each host, and the arguments of a cluster that has them.
