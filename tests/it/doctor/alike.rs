@@ -335,7 +335,7 @@ fn compilers_toolkits_and_clocks_of_hosts_are_compared() {
     assert_eq!(of("compiler", "n1"), ("good".to_owned(), "gcc 12.2.0".to_owned()));
     assert_eq!(of("compiler", "n2"), look("gcc 12.3.0, and CUDA's nvcc takes gcc 11 at most"));
     assert_eq!(of("compiler", "n3"), look("gcc 9.4.0 (other hosts have 12)"));
-    assert_eq!(of("toolkit", "n1"), ("good".to_owned(), "nvidia-container-toolkit 1.17.4".to_owned()));
+    assert_eq!(of("toolkit", "n1"), look("nvidia-container-toolkit 1.17.4 and no CDI (n2 has CDI)"));
     let described = "/var/run/cdi/nvidia.yaml was written for driver 535.54.03, and 550.54.14 runs";
     assert_eq!(of("toolkit", "n2"), look(described));
     assert_eq!(of("toolkit", "n3"), look("nvidia-container-toolkit 1.13.5 (other hosts have 1.17)"));
