@@ -33,6 +33,9 @@ use crate::wire::trace::Trace;
 /// How long what was checked may be taken for true, and GPUs are held for a run that is not started.
 pub(super) const PLAN_LIFE_US: u64 = 60_000_000;
 
+/// How long the end of an agent waits for the removal of what was made ready: a disk may hang.
+const FORGETTING: Duration = Duration::from_millis(1_500);
+
 /// Runs that are deleted at once: a client may ask for hundreds.
 const DELETIONS: usize = 4;
 
@@ -132,16 +135,34 @@ enum Meanwhile {
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        for plan in self.plans.values() {
-            prepare::forget(&self.config, &plan.spec);
-        }
         // the process may end before the thread that is at it
         let waiting = self.busy.values().flatten().filter_map(|request| match request {
             Request::Tidy(spec) => Some(spec.as_ref()),
             _ => None,
         });
-        for spec in self.tidied.values().chain(waiting) {
-            prepare::forget(&self.config, spec);
+        let mut left: Vec<HostRun> = self.tidied.values().chain(waiting).cloned().collect();
+        // what is held for them is free at once, whatever the disk does
+        for (_, plan) in self.plans.drain() {
+            left.push(plan.spec);
+        }
+        self.queued.clear();
+        self.followers.clear();
+        if left.is_empty() {
+            return;
+        }
+        let config = self.config.clone();
+        let (working, done) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::Builder::new().name("forget".to_owned()).spawn(move || {
+            for spec in &left {
+                prepare::forget(&config, spec);
+            }
+            drop(working);
+        });
+        match thread {
+            Ok(_) => {
+                let _ = done.recv_timeout(FORGETTING);
+            }
+            Err(error) => tracing::warn!(%error, "no thread to remove what was made ready"),
         }
     }
 }
@@ -171,7 +192,10 @@ impl Runs {
         loop {
             tokio::select! {
                 request = requests.recv() => match request {
-                    Some(request) => self.take(request),
+                    Some(request) => {
+                        self.mark_ahead(&request);
+                        self.take(request);
+                    }
                     None => return,
                 },
                 Some(Ok(checked)) = self.checks.join_next() => self.prepared(checked).await,
@@ -186,7 +210,6 @@ impl Runs {
         if let Some(share) = request.share()
             && self.busy.contains_key(&share)
         {
-            self.mark_ahead(&request);
             self.busy.entry(share).or_default().push_back(request);
             return;
         }
@@ -381,12 +404,17 @@ impl Runs {
         });
     }
 
-    /// Of a run that is to be stopped as a whole at least its mark waits for nothing.
+    /// Of a run that is to be stopped as a whole at least its mark waits for nothing: once, when it is asked.
     fn mark_ahead(&self, request: &Request) {
-        if let Request::Stop(stop) = request
-            && stop.whole
-        {
-            tokio::spawn(self.stopping(stop.clone(), false).mark_ahead());
+        let stop = match request {
+            Request::Stop(stop) if stop.whole => stop.clone(),
+            Request::Follow(Follow { run, host, stop: Some(now), .. }) => {
+                Stop { run: run.clone(), host: host.clone(), now: *now, attempt: None, whole: true }
+            }
+            _ => return,
+        };
+        if self.busy.contains_key(&(stop.run.clone(), stop.host.clone())) {
+            tokio::spawn(self.stopping(stop, false).mark_ahead());
         }
     }
 
@@ -546,6 +574,23 @@ mod tests {
         drop(queue);
     }
 
+    #[tokio::test]
+    async fn a_disk_that_hangs_keeps_no_agent_from_ending() {
+        let state = tempfile::tempdir().unwrap();
+        let (mut runs, spec, queue) = small(state.path());
+        runs.prepare(spec.clone());
+        let checked = runs.checks.join_next().await.unwrap().unwrap();
+        runs.prepared(checked).await;
+        let dir = RunDir::find(&runs_dir(state.path()), &spec.run, &spec.host).unwrap().unwrap();
+        let pipe = dir.path().join(STATE);
+        mkfifoat(CWD, &pipe, Mode::RWXU).unwrap();
+        let ending = tokio::task::spawn_blocking(move || drop(runs));
+        let ended = tokio::time::timeout(Duration::from_secs(60), ending).await;
+        Hung(pipe).answer();
+        ended.unwrap().unwrap();
+        drop(queue);
+    }
+
     /// A run that was started here and has ended, on a disk that hangs.
     struct Hung(std::path::PathBuf);
 
@@ -591,6 +636,39 @@ mod tests {
         assert!(matches!(queue.next().await, FromAgent::Started(started) if started.run == run));
         drop(requests);
         serving.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stop_before_a_run_is_followed_marks_it_ahead_too() {
+        let state = tempfile::tempdir().unwrap();
+        let (mut runs, spec, queue) = small(state.path());
+        let (run, host) = (spec.run.clone(), spec.host.clone());
+        let follow = |stop| {
+            let (run, host, from) = (run.clone(), host.clone(), Vec::new());
+            Request::Follow(Follow {
+                run,
+                host,
+                from,
+                once: false,
+                last: None,
+                hurry: false,
+                attempt: None,
+                stop,
+                steps_by: Vec::new(),
+            })
+        };
+        runs.busy.insert((run.clone(), host.clone()), VecDeque::new());
+        runs.mark_ahead(&follow(None));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!unwanted::is_marked(&runs_dir(state.path()), &run));
+        runs.mark_ahead(&follow(Some(false)));
+        let marked = tokio::time::timeout(Duration::from_secs(60), async {
+            while !unwanted::is_marked(&runs_dir(state.path()), &run) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        marked.await.unwrap();
+        drop(queue);
     }
 
     #[tokio::test]

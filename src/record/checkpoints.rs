@@ -29,8 +29,8 @@ pub(super) struct Place {
     pub(super) left: u64,
     /// Whether the way is that of a recording that plays.
     pub(super) plays: bool,
-    /// Whether far ways begin at a state that is kept beside the recording.
-    pub(super) is_kept: bool,
+    /// How many lie before the last state on the way that is kept beside the recording: up to it there are some all along.
+    pub(super) state: Option<u64>,
 }
 
 /// The world before the first envelope of a chunk.
@@ -48,8 +48,8 @@ pub(super) struct Checkpoint {
 struct Size {
     /// How many envelopes lie before it.
     before: u64,
-    /// How many steps its world holds.
-    steps: u64,
+    /// What its world holds, in steps.
+    weight: u64,
 }
 
 /// What is kept of one recording, by chunk.
@@ -83,8 +83,7 @@ impl Checkpoints {
         if place.before.saturating_sub(from) < apart || to.saturating_sub(place.before) < closest {
             return;
         }
-        let steps = world.runs.values().map(RunState::steps_held).sum::<usize>() as u64;
-        let new = Size { before: place.before, steps };
+        let new = Size { before: place.before, weight: weight(world) };
         let mut sizes: Vec<Size> = self.kept.iter().map(|one| one.size).collect();
         sizes.insert(at, new);
         while is_too_much(&sizes) {
@@ -98,26 +97,35 @@ impl Checkpoints {
     }
 }
 
+/// The steps that a world holds, and the samples of its hosts, two of which take about as much as a step.
+fn weight(world: &World) -> u64 {
+    let steps: usize = world.runs.values().map(RunState::steps_held).sum();
+    let samples: usize = world.hosts.values().map(|host| host.past.len()).sum();
+    (steps + samples / 2) as u64
+}
+
 /// How many envelopes lie before the one before this.
 fn before(sizes: &[Size], at: usize) -> u64 {
     at.checked_sub(1).map_or(0, |at| sizes[at].before)
 }
 
-/// Whether they take too much. Two that lie near each other hold the same steps; all else, about an eighth of what steps take, each
-/// has for itself.
+/// Whether they take too much. Two that lie near each other hold the same steps and samples; all else, about an eighth of what those
+/// take, each has for itself.
 fn is_too_much(sizes: &[Size]) -> bool {
-    let own = |(at, one): (usize, &Size)| one.steps.min(one.before - before(sizes, at)) + one.steps / 8;
+    let own = |(at, one): (usize, &Size)| one.weight.min(one.before - before(sizes, at)) + one.weight / 8;
     let taken: u64 = sizes.iter().enumerate().map(own).sum();
     sizes.len() > MOST || sizes.len() > LEAST && taken > MOST_STEPS
 }
 
 /// The one without which ways get the least longer, for how far they are from the end of this way: so near it each is about as many
-/// times as far as the one after it. Far away they lie as far from each other, where no state beside the recording is nearer.
+/// times as far as the one after it. Far away they lie as far from each other, except where a state beside the recording is nearer
+/// than the one before.
 fn least_needed(sizes: &[Size], place: Place) -> usize {
     let here = place.before.saturating_add(place.left);
-    let most = if place.is_kept { u64::MAX } else { here / FAR };
     let harm = |at: usize| {
         let to = sizes.get(at + 1).map_or(here.max(sizes[at].before), |next| next.before);
+        let is_near_state = place.state.is_some_and(|state| state > before(sizes, at));
+        let most = if is_near_state { u64::MAX } else { here / FAR };
         let far = sizes[at].before.abs_diff(here).min(most).max(LEAST_APART);
         (to - before(sizes, at)) as f64 / far as f64
     };
@@ -127,6 +135,8 @@ fn least_needed(sizes: &[Size], place: Place) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::HostId;
+    use crate::domain::past::{PastNet, PastSample};
 
     /// Chunks of so many envelopes.
     const CHUNK: u64 = 500;
@@ -137,7 +147,7 @@ mod tests {
             let (before, left) = (chunk as u64 * CHUNK, (to - chunk) as u64 * CHUNK);
             let last = chunk.checked_sub(1).map(|before| Stamp(before as i64));
             checkpoints.keep(
-                Place { chunk, before, left, plays: false, is_kept: false },
+                Place { chunk, before, left, plays: false, state: None },
                 last,
                 &World::default(),
             );
@@ -177,10 +187,44 @@ mod tests {
     }
 
     #[test]
+    fn up_to_the_last_state_few_lie_far_away_and_beyond_it_they_are_spread() {
+        let sizes = |of: &[u64]| -> Vec<Size> {
+            of.iter().map(|before| Size { before: *before, weight: 0 }).collect()
+        };
+        let all = sizes(&[600_000, 610_000, 920_000, 940_000]);
+        let place = |state| Place { chunk: 0, before: 1_000_000, left: 0, plays: false, state };
+        assert_eq!(least_needed(&all, place(None)), 3);
+        assert_eq!(least_needed(&all, place(Some(500_000))), 3, "to most of them the one before is nearer");
+        assert_eq!(least_needed(&all, place(Some(960_000))), 1);
+    }
+
+    #[test]
+    fn the_samples_of_hosts_weigh_as_steps_do() {
+        let (at, net) = (Stamp(0), PastNet::from(0_u32));
+        let sample = PastSample { at, cpu: None, memory: None, net, gpus: Box::default() };
+        let mut world = World::default();
+        for host in 0..2_000 {
+            let state = world.hosts.entry(HostId::from(format!("gpu-{host}"))).or_default();
+            state.past = std::iter::repeat_n(sample.clone(), 300).collect();
+        }
+        assert_eq!(weight(&world), 300_000);
+        let mut checkpoints = Checkpoints::default();
+        for chunk in 0..1_000 {
+            let before = chunk as u64 * 1_000_000;
+            checkpoints.keep(
+                Place { chunk, before, left: 0, plays: false, state: None },
+                Some(Stamp(chunk as i64)),
+                &world,
+            );
+        }
+        assert_eq!(checkpoints.kept.len(), LEAST);
+    }
+
+    #[test]
     fn while_it_plays_a_copy_is_rare() {
         let mut checkpoints = Checkpoints::default();
         for chunk in 0..1_000 {
-            let place = Place { chunk, before: chunk as u64 * CHUNK, left: 0, plays: true, is_kept: false };
+            let place = Place { chunk, before: chunk as u64 * CHUNK, left: 0, plays: true, state: None };
             checkpoints.keep(place, Some(Stamp(chunk as i64)), &World::default());
         }
         assert_eq!(checkpoints.kept.len() as u64, 999 * CHUNK / APART_PLAYING);

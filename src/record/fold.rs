@@ -189,7 +189,7 @@ mod tests {
 
     /// The end of a way, before which so many envelopes lie.
     fn place(fold: &Fold, before: u64) -> Place {
-        Place { chunk: fold.chunk(), before, left: 0, plays: false, is_kept: false }
+        Place { chunk: fold.chunk(), before, left: 0, plays: false, state: None }
     }
 
     #[test]

@@ -508,8 +508,9 @@ impl Player {
             let before = self.reader.envelopes_before(chunk);
             let to = self.reader.envelopes_before(self.reader.chunk_at(self.playhead));
             let (left, plays) = (to.saturating_sub(before), self.motion.playing);
-            let is_kept = self.saved.as_ref().is_some_and(Saved::has_states);
-            self.fold.keep_checkpoint(Place { chunk, before, left, plays, is_kept });
+            let state = self.saved.as_ref().and_then(|saved| saved.nearest(self.place()));
+            let state = state.map(|state| self.reader.envelopes_before(state.chunk));
+            self.fold.keep_checkpoint(Place { chunk, before, left, plays, state });
             let envelopes = self.load(chunk);
             let folded = self.fold.take(&envelopes, self.place());
             count += folded.len();

@@ -82,11 +82,6 @@ impl Saved {
         self.states.sort_by_key(|(place, _)| place.chunk);
     }
 
-    /// Whether there are any.
-    pub(super) fn has_states(&self) -> bool {
-        !self.states.is_empty()
-    }
-
     /// The last one that lies on the way.
     pub(super) fn nearest(&self, until: Until) -> Option<Place> {
         let before =

@@ -245,26 +245,27 @@ impl Session {
 /// Whether a host lives, by whatever comes from it: on a connection that is in full use its answer to a question may come late.
 struct Pulse {
     arrived: Arrived,
-    /// How much had come when the host was asked last and did not answer.
+    /// One more than what had come when the host was asked last and did not answer; 0 where it always has.
     silent_at: AtomicU64,
 }
 
 impl Pulse {
     fn new(arrived: Arrived) -> Self {
-        Self { arrived, silent_at: AtomicU64::new(u64::MAX) }
+        Self { arrived, silent_at: AtomicU64::new(0) }
     }
 
     /// Waits for an answer, or anything else that comes meanwhile.
     async fn wait(&self, patience: Duration, answer: impl Future) {
         let before = self.arrived.bytes();
         if timeout(patience, answer).await.is_err() {
-            self.silent_at.store(before, Ordering::Relaxed);
+            // one who asked earlier may find it later
+            self.silent_at.fetch_max(before + 1, Ordering::Relaxed);
         }
     }
 
     /// Whether nothing came when the host was asked last, and nothing since.
     fn is_silent(&self) -> bool {
-        self.silent_at.load(Ordering::Relaxed) == self.arrived.bytes()
+        self.silent_at.load(Ordering::Relaxed) == self.arrived.bytes() + 1
     }
 }
 
@@ -392,6 +393,14 @@ mod tests {
         host.write_all(b"late").await.unwrap();
         stream.read_u32().await.unwrap();
         assert!(!pulse.is_silent(), "late is not never");
+        let newer = async {
+            host.write_all(b"more").await.unwrap();
+            stream.read_u32().await.unwrap();
+            pulse.wait(patience, pending::<()>()).await;
+            pending::<()>().await;
+        };
+        pulse.wait(8 * patience, newer).await;
+        assert!(pulse.is_silent(), "what was asked earlier and ends later undoes nothing");
     }
 
     #[test]
