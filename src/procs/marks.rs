@@ -46,7 +46,8 @@ pub fn of_runs(processes: Vec<Process>) -> Vec<(Process, RunOfProcess)> {
 }
 
 /// The variables that launchers alone give their ranks: `RANK` and `WORLD_SIZE` are set by hand, too, and for all that is in a pod.
-const OF_LAUNCHERS: [&str; 4] = ["TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+const OF_LAUNCHERS: [&str; 5] =
+    ["TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "HOROVOD_RANK"];
 /// Those by which a program finds the screen that it shows itself on.
 const DISPLAYS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 
@@ -115,7 +116,13 @@ mod tests {
     #[test]
     fn a_launchers_own_mark_is_another_one_than_a_number_that_is_given_by_hand() {
         let of = |text: &str| marks(text.as_bytes()).map(|marks| (marks.of_launcher, marks.has_display));
-        for launcher in ["TORCHELASTIC_RUN_ID=none", "OMPI_COMM_WORLD_RANK=0", "PMIX_RANK=1", "PMI_RANK=1"] {
+        for launcher in [
+            "TORCHELASTIC_RUN_ID=none",
+            "OMPI_COMM_WORLD_RANK=0",
+            "PMIX_RANK=1",
+            "PMI_RANK=1",
+            "HOROVOD_RANK=1",
+        ] {
             assert_eq!(of(&format!("RANK=1\0{launcher}\0")), Some((true, false)), "{launcher}");
         }
         assert_eq!(of("RANK=1\0LOCAL_RANK=0\0WORLD_SIZE=2\0MY_PMI_RANK=0\0"), Some((false, false)));

@@ -29,7 +29,17 @@ print('hvtui %d' % ctypes.CDLL('libcuda.so.1').cuInit(0))";
 /// Its seconds.
 const LONGEST: u32 = 3;
 /// How long that Python may take in all: it may be a while until it begins.
-const OF_PYTHON: Duration = Duration::from_secs(6);
+const OF_PYTHON: Duration = Duration::from_secs(5);
+/// And for a launch or in a container, which are waited for less long.
+const OF_PYTHON_SOON: Duration = Duration::from_millis(3_500);
+/// What the loader says of a library that is none for its program, or that it does not find.
+const OF_LOADER: [&str; 5] = [
+    "cannot open shared object file",
+    "Error loading shared library",
+    "wrong ELF class",
+    "GLIBC_",
+    "Error relocating",
+];
 /// Where a container is known by a file of its engine's.
 const OF_ENGINES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// Where distributions, NVIDIA's installer, WSL and NixOS put the driver's library.
@@ -72,14 +82,15 @@ impl Check for Cuda {
     const ASKS: &'static str = "does CUDA start (cuInit)";
     const OF_IMAGE: OfImage = OfImage::There;
     const WANTS_SAMPLE: bool = true;
-    const PATIENCE: Duration = Duration::from_secs(7);
+    const PATIENCE: Duration = Duration::from_secs(6);
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
         let Some(python) = site.program("python3").or_else(|| site.program("python")) else {
             return Ok(Found::Absent);
         };
-        let told = Site::ask_within(&python, &["-c", SCRIPT], OF_PYTHON)?;
+        let patience = if site.for_launch || site.in_container { OF_PYTHON_SOON } else { OF_PYTHON };
+        let told = Site::ask_within(&python, &["-c", SCRIPT], patience)?;
         if let Some(answer) = told.out.lines().find_map(|line| line.strip_prefix("hvtui ")?.parse().ok()) {
             return Ok(Found::Answer(answer));
         }
@@ -90,7 +101,8 @@ impl Check for Cuda {
         let has_begun = told.out.lines().any(|line| line == "hvtui loads");
         let is_absent = words.contains("libcuda.so.1: cannot open shared object file");
         // what this Python's loader does not find, another one's may
-        if !has_begun || has_own_python(site) || is_absent && !is_nowhere(site) {
+        let is_of_loader = told.status.signal().is_none() && is_of_loader(words);
+        if !has_begun || is_of_loader && has_own_python(site) || is_absent && !is_nowhere(site) {
             return Err(format!("{}: {words}", python.display()));
         }
         Ok(if is_absent { no_library(site) } else { Found::Failed(words.to_owned()) })
@@ -138,6 +150,11 @@ fn no_library(site: &Site) -> Found {
 fn are_libraries_mounted(mounts: &str) -> bool {
     let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     points.any(|point| point.rsplit('/').next().is_some_and(|name| name.starts_with("libnvidia-ml.so")))
+}
+
+/// Whether another Python's loader may have another answer. What ends its program or is broken does so for each.
+fn is_of_loader(words: &str) -> bool {
+    OF_LOADER.iter().any(|one| words.contains(one))
 }
 
 /// Whether the run has a Python that is not the system's: by its environment, or by its path.
@@ -352,6 +369,23 @@ mod tests {
         assert!(!of("python3", None, &["torch"]));
         assert!(!of("./solver", None, &[]), "mpirun's program is none of Python's");
         assert!(!has_own_python(&crate::doctor::tests::site()));
+    }
+
+    #[test]
+    fn what_one_loader_does_not_take_is_told_from_a_library_that_is_broken() {
+        for words in [
+            "OSError: libcuda.so.1: cannot open shared object file: No such file or directory",
+            "OSError: libcuda.so.1: wrong ELF class: ELFCLASS32",
+            "OSError: /lib/libc.so.6: version `GLIBC_2.34' not found (required by libcuda.so.1)",
+            "OSError: Error relocating libcuda.so.1: __gettimeofday: symbol not found",
+        ] {
+            assert!(is_of_loader(words), "{words}");
+        }
+        for words in
+            ["OSError: libcuda.so.1: file too short", "OSError: libcuda.so.1: invalid ELF header", ""]
+        {
+            assert!(!is_of_loader(words), "{words}");
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ const NVIDIAS: &[u8] = b"195:";
 const LINKS: &str = "sudo nvidia-ctk system create-dev-char-symlinks --create-all && echo 'ACTION==\"add\", \
                      DEVPATH==\"/bus/pci/drivers/nvidia\", RUN+=\"/usr/bin/nvidia-ctk system create-dev-char-symlinks \
                      --create-all\"' | sudo tee /etc/udev/rules.d/71-nvidia-dev-char.rules";
+/// Where docker's client looks for root's daemon.
+const ROOTS: [&str; 2] = ["unix:///var/run/docker.sock", "unix:///run/docker.sock"];
 /// What goes wrong without an engine.
 const NONE_STARTS: &str = "runs in containers can't be started here";
 /// The version of an engine that does not tell it.
@@ -265,11 +267,9 @@ impl Check for Docker {
             services,
             ..Found::of(&facts)
         };
-        if found.refused.is_some() {
+        // what it can do is not known of one that tells nothing of itself
+        if found.answers().is_none() {
             return Ok(found);
-        }
-        if is_docker {
-            found.version.get_or_insert_with(|| UNKNOWN.to_owned());
         }
         let room = found.root.as_deref().and_then(|root| rustix::fs::statvfs(root).ok());
         found.free = room.map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
@@ -375,6 +375,10 @@ fn judge(found: &Found, has_gpus: bool, (all, of_mirrors): (&Compared<'_>, &Comp
         return refused(found, why);
     }
     let Some(version) = found.answers() else {
+        // of an older hvtui no program is told
+        if found.program.is_some() {
+            return Verdict::unknown("docker answers, and does not tell what it is");
+        }
         let words = if all.is_empty() { "no docker" } else { "no docker here; other hosts have it" };
         return Verdict::unknown(words);
     };
@@ -449,13 +453,19 @@ fn refused(found: &Found, why: &str) -> Verdict {
         return Verdict::look(why, NONE_STARTS, format!("{command}, then log in again")).fixed_there(command);
     }
     // which daemon it is that does not answer is told by its socket
-    let (command, otherwise) = if why.contains("/run/user/") {
-        let is_systemds = found.services.unwrap_or(Services::Systemd) == Services::Systemd;
+    let is_systemds = found.services.unwrap_or(Services::Systemd) == Services::Systemd;
+    let is_users = |socket: &str| why.contains("/run/user/") && why.contains(socket);
+    let (command, otherwise) = if is_users("/podman.sock") {
+        (
+            is_systemds.then(|| "systemctl --user start podman.socket".to_owned()),
+            "podman system service --time=0 answers there at that socket, started as this user",
+        )
+    } else if is_users("/docker.sock") {
         (
             is_systemds.then(|| "systemctl --user start docker".to_owned()),
             "start dockerd-rootless.sh there as this user",
         )
-    } else if why.contains("/run/docker.sock") {
+    } else if ROOTS.iter().any(|socket| why.contains(socket)) {
         (
             daemon(found, "start"),
             "start dockerd there as root (the host has neither systemd nor /etc/init.d/docker); in a container: mount the \
@@ -647,6 +657,14 @@ mod tests {
         let silent = refused("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.");
         assert!(silent.mark == Mark::Look && silent.help().unwrap() == "sudo systemctl start docker");
         assert_eq!(told(&judge(&Found::default(), false)), (Mark::Unknown, "no docker"));
+        let untold = Found { program: Some("docker".into()), ..Found::default() };
+        let words = "docker answers, and does not tell what it is";
+        assert_eq!(told(&judge(&untold, true)), (Mark::Unknown, words));
+        let beside = Docker::judge(&seen([docker("27.3.1"), untold]));
+        assert_eq!(
+            [told(&beside[0]), told(&beside[1])],
+            [(Mark::Good, "docker 27.3.1"), (Mark::Unknown, words)]
+        );
         let others = Docker::judge(&seen([docker("27.3.1"), Found::default()]));
         assert_eq!(told(&others[1]), (Mark::Unknown, "no docker here; other hosts have it"));
     }
@@ -696,7 +714,15 @@ mod tests {
         assert_eq!(own.help().as_deref(), Some("systemctl --user start docker"));
         let own = at("unix:///run/user/1000/docker.sock", Some(Services::None));
         assert!(own.fix.is_none() && own.remedy.unwrap().starts_with("start dockerd-rootless.sh"));
-        for socket in ["tcp://10.0.0.9:2375", "unix:///home/li/.colima/docker.sock"] {
+        let podmans = at("unix:///run/user/1000/podman/podman.sock", Some(Services::Systemd));
+        assert_eq!(podmans.help().as_deref(), Some("systemctl --user start podman.socket"));
+        for socket in [
+            "tcp://10.0.0.9:2375",
+            "unix:///home/li/.colima/docker.sock",
+            "unix:///srv/run/docker.sock",
+            "unix:///run/podman/podman.sock",
+            "unix:///run/user/1000/other.sock",
+        ] {
             let elsewhere = at(socket, Some(Services::Systemd));
             assert!(elsewhere.fix.is_none() && elsewhere.remedy.unwrap().starts_with("docker context ls"));
         }

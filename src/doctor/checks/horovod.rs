@@ -24,7 +24,8 @@ const OWNERS: [(&[&str], &str); 4] =
     [(&["cuda"], "libcudart"), (&["nccl"], "libnccl"), (&["cudnn"], "libcudnn"), (&OF_TORCH, "libtorch")];
 /// In the namespaces `at` and `c10`.
 const OF_TORCH: [&str; 4] = ["ZN2at", "ZNK2at", "ZN3c10", "ZNK3c10"];
-/// Symbols are looked for so long after Python has told where the libraries are: for that the loader reads all of a framework's.
+/// Symbols are looked for so long after Python has told where the libraries are: for that the loader reads all of a framework's. For a
+/// launch and in a container, which are waited for less long, it is from when Python is asked.
 const LOADING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -53,20 +54,26 @@ impl Check for Horovod {
     const NAME: &'static str = "horovod";
     const ASKS: &'static str = "does Horovod find its libraries, and was it built with NCCL, MPI and Gloo";
     const OF_IMAGE: OfImage = OfImage::Inside;
-    const PATIENCE: Duration = Duration::from_secs(7);
+    const PATIENCE: Duration = Duration::from_secs(6);
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
+        let asked = clock::host_now().0;
         let Ok(told) = site.python() else { return Ok(Found::default()) };
-        let begun = clock::host_now().0;
+        let begun = if site.for_launch || site.in_container { asked } else { clock::host_now().0 };
         let left =
             || LOADING.saturating_sub(Duration::from_micros(clock::host_now().0.saturating_sub(begun)));
+        let libraries = || told.libraries.iter().take(8);
         let mut found = Found { version: told.packages.get("horovod").cloned(), ..Found::default() };
-        for library in told.libraries.iter().take(8) {
+        for library in libraries() {
             let framework = library.parent().and_then(|folder| folder.file_name());
             found.frameworks.extend(framework.map(|name| name.to_string_lossy().into_owned()));
             let own = |name: &String| !LOADED.iter().any(|own| name.starts_with(own));
             found.missing.extend(site.unfound(library)?.into_iter().filter(own));
+        }
+        found.built = libraries().next().and_then(|library| built(library));
+        // what takes long comes last
+        for library in libraries() {
             match lacks(site, library, &told.folders, left()) {
                 Some(symbols) => found.undefined.extend(symbols.into_iter().take(SYMBOLS)),
                 None => found.is_unlooked = true,
@@ -77,7 +84,6 @@ impl Check for Horovod {
             names.dedup();
         }
         found.is_told = std::env::var_os("HOROVOD_CONTROLLER").is_some();
-        found.built = told.libraries.first().and_then(|library| built(library));
         Ok(found)
     }
 

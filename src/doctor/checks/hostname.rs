@@ -264,20 +264,25 @@ impl Here<'_> {
         let (here, all) = (self.own, &self.found.addresses);
         let line = here.line(name);
         let Some(first) = all.first() else {
-            let (seen, cause) = if self.found.is_late {
+            let add = format!("add this line to /etc/hosts there: {line}");
+            let (seen, cause, remedy) = if self.found.is_late {
                 (
                     format!("{name} is not looked up in {} s on the host itself", ALL.as_secs()),
                     "a name server does not answer, or the host is too busy: programs that look their own host's name up wait for it, as \
                      gloo does",
+                    format!("see whether its name server answers again; where it does not last, {add}"),
                 )
             } else {
                 (
                     format!("{name} has no address on the host itself"),
                     "programs that look their own host's name up fail, as gloo does",
+                    add,
                 )
             };
-            let verdict = Verdict::look(seen, cause, format!("add this line to /etc/hosts there: {line}"));
-            return if here.own.is_some() { verdict.fixed_there(appended(&[line]).0) } else { verdict };
+            let verdict = Verdict::look(seen, cause, remedy);
+            // a name server that is out for a while is no reason for a line that stays
+            let is_sure = here.own.is_some() && !self.found.is_late;
+            return if is_sure { verdict.fixed_there(appended(&[line]).0) } else { verdict };
         };
         if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
             let verdict = Verdict::look(
@@ -328,6 +333,8 @@ impl Here<'_> {
     /// Of the names of the other hosts; `None` where each leads to its own.
     fn others(&self) -> Option<Verdict> {
         let (mut absent, mut astray, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        // a name server that is out for a while is no reason for lines that stay
+        let mut lasting = Vec::new();
         let (mut is_known, mut is_sure, mut untried) = (true, false, 0_usize);
         for peer in self.all.iter().filter(|peer| peer.host != self.own.host) {
             let Some(other) = self.found.others.iter().find(|one| one.host == *peer.host) else { continue };
@@ -344,14 +351,17 @@ impl Here<'_> {
                     continue;
                 }
                 None => absent.push(format!("{called} in time")),
-                Some([]) => absent.push(called),
+                Some([]) => {
+                    absent.push(called);
+                    is_known &= peer.own.is_some();
+                    lasting.push(peer.line(name));
+                }
                 Some(addresses) => {
                     let Some(address) = self.astray(peer, addresses) else { continue };
                     is_sure |= address.is_loopback() || self.all.iter().any(|one| one.has(address));
                     astray.push(format!("{called} is {address} there, {}", self.whose(address, peer)));
                 }
             }
-            is_known &= peer.own.is_some();
             lines.push(peer.line(name));
         }
         let mut seen = Vec::new();
@@ -369,9 +379,9 @@ impl Here<'_> {
         }
         let some_lines = few(&lines, "; ");
         if astray.is_empty() {
-            let (command, count) = appended(&lines);
-            let rest = lines.len() - count;
-            let rest = if is_known && rest > 0 {
+            let command = Some(appended(&lasting)).filter(|_| is_known && !lasting.is_empty());
+            let rest = lines.len() - command.as_ref().map_or(lines.len(), |(_, count)| *count);
+            let rest = if let Some((_, count)) = command.as_ref().filter(|_| rest > 0) {
                 format!(" (--fix adds the first {count}; {rest} remain for the next look)")
             } else {
                 String::new()
@@ -383,7 +393,10 @@ impl Here<'_> {
                 ),
                 format!("add to /etc/hosts there: {some_lines}{rest}"),
             );
-            return Some(if is_known { verdict.fixed_there(command) } else { verdict });
+            return Some(match command {
+                Some((command, _)) => verdict.fixed_there(command),
+                None => verdict,
+            });
         }
         let comes = if is_sure {
             "comes to another host, and hangs or is refused"
@@ -515,8 +528,8 @@ mod tests {
         let verdict = Hostname::judge(&seen_with([(info_with(&OWN), late)])).remove(0);
         let seen = "gpu-a is not looked up in 3 s on the host itself";
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, seen));
-        let command = r"printf '\n%s\n' '10.0.0.2 gpu-a' | sudo tee -a /etc/hosts";
-        assert_eq!(verdict.help().as_deref(), Some(command));
+        assert_eq!(verdict.fix, None, "its name server may be out for a while");
+        assert!(verdict.remedy.unwrap().ends_with("add this line to /etc/hosts there: 10.0.0.2 gpu-a"));
     }
 
     #[test]
@@ -572,6 +585,7 @@ mod tests {
         assert_eq!(absent.help().as_deref(), Some(command));
         let late = beside("gpu-b", None);
         assert!(late.mark == Mark::Look && late.evidence.ends_with("gpu-b (host-1) in time"), "{late:?}");
+        assert_eq!(late.fix, None, "its name server may be out for a while");
         let untried = beside_with("gpu-b", Meaning::Untried);
         let seen = "not looked up in time there: the names of 1 other host";
         assert_eq!((untried.mark, untried.evidence.as_str(), untried.fix), (Mark::Unknown, seen, None));

@@ -363,7 +363,7 @@ mod tests {
         let elsewhere = of(Shell::ZshElsewhere);
         let words = "write 'export PATH=/opt/hvd/bin:$PATH' at the top of $ZDOTDIR/.zshenv there; ";
         assert!(elsewhere.remedy.as_ref().unwrap().starts_with(words), "{elsewhere:?}");
-        assert!(elsewhere.help().unwrap().starts_with("sh -c 'f=$ZDOTDIR/.zshenv; "));
+        assert!(elsewhere.help().unwrap().starts_with("sh -c 'f=${ZDOTDIR:?}/.zshenv; "));
         let fish = of(Shell::Fish);
         let line = "write 'set -gx PATH /opt/hvd/bin $PATH' at the top of ~/.config/fish/config.fish there";
         assert!(fish.remedy.unwrap().starts_with(line) && fish.fix.is_some());

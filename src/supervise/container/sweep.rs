@@ -36,15 +36,16 @@ pub(in crate::supervise) fn rank(
     })
 }
 
-/// Removes the containers of runs in this state folder that have no owner left: their run has ended here, or its files
-/// are gone. Quiet about what can't be done: the run that asks has its own containers.
+/// Removes the containers of this machine's runs in this state folder that surely have no owner left: their run has ended here, or
+/// its files are gone. Quiet about what can't be done: the run that asks has its own containers.
 pub fn orphans(engine: &Engine, state: &Path) {
     let format = format!("{{{{.Names}}}}\t{{{{.Label \"{PLACE_LABEL}\"}}}}");
     let filter = format!("label={PLACE_LABEL}");
     let Ok(told) = engine.ask(&["ps", "--all", "--filter", &filter, "--format", &format]) else { return };
     for line in told.out.lines() {
         let Some((name, place)) = line.split_once('\t') else { continue };
-        if is_orphan(Path::new(place), state) {
+        let place = Path::new(place);
+        if is_orphan(place, state) && is_mine(place) {
             let _ = engine.ask(&["rm", "--force", "--volumes", name]);
         }
     }
@@ -55,15 +56,26 @@ pub fn is_orphan(place: &Path, state: &Path) -> bool {
     place.starts_with(state) && !is_owned(place).unwrap_or(true)
 }
 
+/// Whether such a container may be removed from here: it is of this machine's files, not of those of another one, or of a container, that
+/// asks the same engine; and they are gone, or the run is surely over.
+fn is_mine(place: &Path) -> bool {
+    is_of_this_machine(place) && (matches!(place.try_exists(), Ok(false)) || is_surely_over(place))
+}
+
+/// Whether the files of a run there are this machine's.
+fn is_of_this_machine(place: &Path) -> bool {
+    place.to_str().is_some_and(|place| place.ends_with(&machine_key()))
+}
+
 /// Whether it is sure that the run of such a container is over: its files are there, are this machine's, and say so, or its processes
 /// would be seen from here. In another namespace of processes a supervisor that lives is not, nor are its files in another of mounts.
 pub fn is_surely_over(place: &Path) -> bool {
-    let is_here = place.to_str().is_some_and(|place| place.ends_with(&machine_key()));
     let says_so = |dir: &RunDir| {
         let state = dir.read_json::<State>(STATE);
         matches!(state, Ok(Some(state)) if state.phase == Phase::Ended)
     };
-    is_here && RunDir::open(place).is_ok_and(|dir| says_so(&dir) || python_hooks::sees_the_numbers(&dir))
+    is_of_this_machine(place)
+        && RunDir::open(place).is_ok_and(|dir| says_so(&dir) || python_hooks::sees_the_numbers(&dir))
 }
 
 /// Whether the run whose files lie there still has a process that ends its containers.
@@ -126,5 +138,23 @@ mod tests {
         let other = killed.path().with_file_name("a@other-00000000");
         std::fs::rename(killed.path(), &other).unwrap();
         assert_eq!(of(&other), (true, false));
+    }
+
+    #[test]
+    fn what_another_machine_has_started_by_the_same_engine_is_left_to_it() {
+        let home = tempfile::tempdir().unwrap();
+        let state = home.path().join("s");
+        let of = |place: &Path| (is_orphan(place, &state), is_mine(place));
+        let gone = |key: &str| state.join(format!("spool/gone/a{key}"));
+        assert_eq!(of(&gone(&machine_key())), (true, true));
+        assert_eq!(of(&gone("@other-00000000")), (true, false), "its files may be there on the other one");
+        let ended = files(&state, Phase::Ended, false);
+        assert_eq!(of(ended.path()), (true, true));
+        let other = ended.path().with_file_name("a@other-00000000");
+        std::fs::rename(ended.path(), &other).unwrap();
+        assert_eq!(of(&other), (true, false));
+        // one that was killed, whose supervisor may live in another namespace of processes
+        let killed = files(&state, Phase::Running, false);
+        assert_eq!(of(killed.path()), (true, false));
     }
 }

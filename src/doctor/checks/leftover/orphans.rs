@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::super::super::LONGEST;
 use crate::domain::doctor::Verdict;
 use crate::domain::host::HostSample;
 use crate::procs::marks::{self, Marks};
@@ -69,7 +70,8 @@ pub(super) fn look() -> Vec<Orphan> {
     found
         .filter_map(|(process, marks)| {
             let words = words(process.pid);
-            orphan(process, marks, &words)
+            let is_left = !has_living_leader(&process, |pid| by_pid.contains_key(&pid));
+            orphan(process, Marks { of_launcher: marks.of_launcher && is_left, ..marks }, &words)
         })
         .collect()
 }
@@ -98,6 +100,12 @@ fn has_lost_parent(process: &Process, parent: Option<&Process>) -> bool {
         // it is hidden from other users
         None => process.stat.parent == 1,
     }
+}
+
+/// Whether another process that leads its session lives: what a rank has started has the rank's marks, and goes on beside it.
+fn has_living_leader(process: &Process, lives: impl Fn(u32) -> bool) -> bool {
+    let leader = process.stat.session;
+    leader != 1 && leader != process.pid && lives(leader)
 }
 
 /// Whether a service manager or a desktop has started it to go on: it is in a control group of that, and this process is not.
@@ -161,9 +169,14 @@ pub(super) fn judge(orphans: &[Orphan], sample: Option<&HostSample>) -> Option<V
         };
         let cause =
             "a torchrun or mpirun that is gone has left memory, ports and GPUs taken that the next run wants";
-        let remedy = format!("kill {}", pids(&ranks, " "));
+        let (command, count) = ending(&ranks);
+        let rest = match ranks.len() - count {
+            0 => String::new(),
+            rest => format!(" (--fix ends the first {count}; {rest} remain for the next look)"),
+        };
+        let remedy = format!("kill {}{rest}", pids(&ranks, " "));
         let verdict = Verdict::look(format!("{words} {}", told(&ranks)), cause, remedy);
-        return Some(verdict.fixed_there(ending(&ranks)));
+        return Some(verdict.fixed_there(command));
     }
     let words = match others.len() {
         0 => return None,
@@ -181,14 +194,20 @@ pub(super) fn judge(orphans: &[Orphan], sample: Option<&HostSample>) -> Option<V
     ))
 }
 
-/// The command that ends them where they are still the same: until a person has agreed to it, a pid may be another process's.
-fn ending(ranks: &[&Orphan]) -> String {
+/// The command that ends them where they are still the same, and how many of them it ends: until a person has agreed to it, a pid may be
+/// another process's. What is too long is not offered.
+fn ending(ranks: &[&Orphan]) -> (String, usize) {
     let all: Vec<String> = ranks.iter().map(|one| format!("{}:{}", one.pid, one.start)).collect();
-    format!(
-        "sh -c 'for one in {}; do set -- $(sed \"s/.*) //\" /proc/${{one%:*}}/stat 2>/dev/null); if [ \"${{20}}\" = \"${{one#*:}}\" ]; \
-         then kill ${{one%:*}}; fi; done'",
-        all.join(" ")
-    )
+    let command = |count: usize| {
+        format!(
+            "sh -c 'for one in {}; do set -- $(sed \"s/.*) //\" /proc/${{one%:*}}/stat 2>/dev/null); if [ \"${{20}}\" = \
+             \"${{one#*:}}\" ]; then kill ${{one%:*}}; fi; done'",
+            all[..count].join(" ")
+        )
+    };
+    let fits = |count: &usize| command(*count).chars().count() <= LONGEST;
+    let count = (1..=all.len()).take_while(fits).last().unwrap_or(all.len());
+    (command(count), count)
 }
 
 #[cfg(test)]
@@ -273,13 +292,43 @@ mod tests {
     }
 
     #[test]
+    fn what_a_rank_that_lives_has_started_has_not_lost_its_launcher() {
+        let of = |session| {
+            let one = process(71, 1, ("python3", session, false));
+            has_living_leader(&one, |pid| [1, 60, 71].contains(&pid))
+        };
+        assert!(of(60), "the rank that leads its session lives");
+        assert!(!of(61), "it is gone");
+        assert!(!of(71) && !of(1));
+    }
+
+    #[test]
+    fn of_many_ranks_the_command_ends_as_many_as_can_be_seen() {
+        let all: Vec<Orphan> = (0..32)
+            .map(|at| Orphan {
+                pid: 4_000_000 + at,
+                start: 123_456_789,
+                name: "python3".into(),
+                is_rank: true,
+            })
+            .collect();
+        let verdict = judge(&all, None).unwrap();
+        let command = verdict.help().unwrap();
+        let count = command.matches(":123456789").count();
+        assert!(count > 5 && count < MOST && command.chars().count() <= LONGEST, "{command}");
+        let rest = format!(" (--fix ends the first {count}; {} remain for the next look)", MOST - count);
+        let remedy = verdict.remedy.unwrap();
+        assert!(remedy.contains("4000031") && remedy.ends_with(&rest), "{remedy}");
+    }
+
+    #[test]
     fn what_ends_a_rank_ends_no_other_process_that_has_its_pid_by_then() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let start = Stat::read(child.id()).unwrap().start;
         let mut end = |start| {
             let one = Orphan { pid: child.id(), start, name: "sleep".to_owned(), is_rank: true };
             let gone = Orphan { pid: 4_194_305, ..one.clone() };
-            let ran = std::process::Command::new("sh").args(["-c", &ending(&[&one, &gone])]).status();
+            let ran = std::process::Command::new("sh").args(["-c", &ending(&[&one, &gone]).0]).status();
             assert!(ran.unwrap().success());
             // one that was signalled ends at once, and another one lives on
             (0..100).find_map(|_| {

@@ -6,6 +6,9 @@ use std::path::Path;
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+/// Files of the host's that set variables before zsh reads the user's own.
+const SETS: [&str; 3] = ["/etc/zsh/zshenv", "/etc/zshenv", "/etc/environment"];
+
 /// A login shell: ssh starts commands by it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,13 +33,17 @@ impl Shell {
         let named = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
         let shell = named.map_or_else(Self::default, |shell| Self::of(&shell, home.join(".tcshrc").exists()));
         let elsewhere = std::env::var_os("ZDOTDIR").filter(|folder| !folder.is_empty());
-        let own = std::fs::read(home.join(".zshenv")).unwrap_or_default();
-        shell.led_by(elsewhere.is_some_and(|folder| Path::new(&folder) != home), &own)
+        let is_set = elsewhere.is_some_and(|folder| Path::new(&folder) != home);
+        let own = std::fs::read(home.join(".zshenv")).ok();
+        let is_of_all = || SETS.iter().any(|file| std::fs::read(file).is_ok_and(|text| names_folder(&text)));
+        shell.led_by(is_set, own.as_deref(), is_set && is_of_all())
     }
 
-    /// With `ZDOTDIR` set or not: where the file at home sets it, that one is read before.
-    fn led_by(self, is_set: bool, own: &[u8]) -> Self {
-        let is_led = self == Self::Zsh && is_set && memmem::find(own, b"ZDOTDIR").is_none();
+    /// With `ZDOTDIR` set or not, by the file at home and by whether one of the host's own sets it: where the file at home does, that one
+    /// is read before. What only this process has been given a command over ssh is not.
+    fn led_by(self, is_set: bool, own: Option<&[u8]>, is_of_all: bool) -> Self {
+        let is_before = own.is_none_or(|own| is_of_all && !names_folder(own));
+        let is_led = self == Self::Zsh && is_set && is_before;
         if is_led { Self::ZshElsewhere } else { self }
     }
 
@@ -78,13 +85,18 @@ impl Shell {
     /// The command that puts a line at the top of its file, which stays the one that it is, with its mode and behind its links. Any shell
     /// takes it: some speak another language, and one may be set not to write over a file (`noclobber`).
     pub(super) fn put_at_top(self, line: &str) -> Option<String> {
-        let file = self.file()?;
+        // without the variable nothing is written
+        let file = self.file()?.replace("$ZDOTDIR", "${ZDOTDIR:?}");
         let line = line.replace('$', "\\$");
         Some(format!(
             "sh -c 'f={file}; mkdir -p \"${{f%/*}}\"; {{ echo \"{line}\"; if [ -e \"$f\" ]; then cat \"$f\"; fi; }} > \"$f.hvtui\" && \
              cat \"$f.hvtui\" > \"$f\" && rm \"$f.hvtui\"'"
         ))
     }
+}
+
+fn names_folder(text: &[u8]) -> bool {
+    memmem::find(text, b"ZDOTDIR").is_some()
 }
 
 #[cfg(test)]
@@ -118,10 +130,13 @@ mod tests {
 
     #[test]
     fn zsh_reads_its_file_in_another_folder_where_that_is_set_before() {
-        assert_eq!(Shell::Zsh.led_by(true, b""), Shell::ZshElsewhere);
-        assert_eq!(Shell::Zsh.led_by(false, b""), Shell::Zsh);
-        assert_eq!(Shell::Zsh.led_by(true, b"export ZDOTDIR=~/.config/zsh\n"), Shell::Zsh);
-        assert_eq!(Shell::Bash.led_by(true, b""), Shell::Bash);
+        let own: Option<&[u8]> = Some(b"");
+        assert_eq!(Shell::Zsh.led_by(true, own, true), Shell::ZshElsewhere);
+        assert_eq!(Shell::Zsh.led_by(true, None, false), Shell::ZshElsewhere, "there is none at home");
+        assert_eq!(Shell::Zsh.led_by(true, own, false), Shell::Zsh, "it is set for this process alone");
+        assert_eq!(Shell::Zsh.led_by(false, own, false), Shell::Zsh);
+        assert_eq!(Shell::Zsh.led_by(true, Some(b"export ZDOTDIR=~/.config/zsh\n"), true), Shell::Zsh);
+        assert_eq!(Shell::Bash.led_by(true, own, true), Shell::Bash);
     }
 
     #[test]

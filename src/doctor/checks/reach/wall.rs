@@ -47,6 +47,9 @@ pub(in crate::doctor) struct Wall {
     /// The same of IPv6.
     #[serde(default)]
     pub(super) chain_v6: Option<String>,
+    /// Whether the chains of nft's own could be read: one that is not known is not there then.
+    #[serde(default)]
+    pub(super) is_read: bool,
     /// Whether rules of nft's own may keep others out beside those of iptables: a rule of the one does not lift a drop of the other.
     #[serde(default)]
     pub(super) perhaps_nft: bool,
@@ -80,17 +83,19 @@ impl Wall {
         };
         let own_chains = own.as_deref().unwrap_or_default();
         let (v4, v6) = (passed(own_chains, "ip"), passed(own_chains, "ip6"));
+        let drops = |chain: Option<&Incoming>| chain.is_some_and(|chain| chain.drops);
         let keeper = if text("etc/ufw/ufw.conf").lines().any(is_on) {
             Some(Keeper::Ufw)
         } else if is_there("run/firewalld.pid") || is_there("run/firewalld") {
             Some(Keeper::Firewalld)
-        } else if [v4, v6].into_iter().flatten().any(|chain| chain.drops) {
+        } else if drops(v4) || drops(v6) {
             Some(Keeper::Nft)
         } else if has("iptables") {
             // of today's systems it writes rules of nft's
             Some(Keeper::Iptables)
         } else {
-            has("nft").then_some(Keeper::Nft)
+            let is_one = own.is_none() || v4.or(v6).is_some();
+            (is_one && has("nft")).then_some(Keeper::Nft)
         };
         // what none has told may be there, and what lets in by itself may have rules that do not
         let perhaps_nft = keeper == Some(Keeper::Iptables)
@@ -98,9 +103,12 @@ impl Wall {
                 Some(own) => !own.is_empty(),
                 None => is_enabled() || has("nft"),
             };
-        let [chain, chain_v6] = [v4, v6].map(|chain| chain.map(|chain| chain.name.clone()));
+        // where nft keeps one family out, it is not what keeps the other one out that it lets in
+        let is_nfts = keeper == Some(Keeper::Nft) && (drops(v4) || drops(v6));
+        let keeps = |chain: &&Incoming| chain.drops || !is_nfts;
+        let [chain, chain_v6] = [v4, v6].map(|chain| chain.filter(keeps).map(|chain| chain.name.clone()));
         let ports = range(&text("proc/sys/net/ipv4/ip_local_port_range"));
-        Self { keeper, chain, chain_v6, perhaps_nft, ports }
+        Self { keeper, chain, chain_v6, is_read: own.is_some(), perhaps_nft, ports }
     }
 
     /// What lets TCP from there in, to one port or to all that ranks take.
@@ -120,8 +128,8 @@ impl Wall {
                     between("-")
                 )
             }
-            Some(Keeper::Nft) => self.by_nft(source, port),
-            Some(Keeper::Iptables) => {
+            Some(Keeper::Nft) if self.has_chain(is_v6) => self.by_nft(source, port),
+            Some(Keeper::Nft | Keeper::Iptables) => {
                 let program = if is_v6 { "ip6tables" } else { "iptables" };
                 format!("sudo {program} -I INPUT -p tcp -s {source} --dport {} -j ACCEPT", between(":"))
             }
@@ -132,7 +140,12 @@ impl Wall {
 
     /// What lets it in where the first command changes nothing, as rules of nft's own keep it out; `None` where there are none.
     pub(super) fn else_opened_to(&self, source: &str, port: Option<u16>) -> Option<String> {
-        self.perhaps_nft.then(|| self.by_nft(source, port))
+        (self.perhaps_nft && self.has_chain(source.contains(':'))).then(|| self.by_nft(source, port))
+    }
+
+    /// Whether nft has a chain for a family, or may have one, as none could be read.
+    fn has_chain(&self, is_v6: bool) -> bool {
+        !self.is_read || if is_v6 { self.chain_v6.is_some() } else { self.chain.is_some() }
     }
 
     fn by_nft(&self, source: &str, port: Option<u16>) -> String {
@@ -314,6 +327,8 @@ mod tests {
         assert_eq!(sure.else_opened_to("10.0.0.7", None), None);
         let unsure = Wall { perhaps_nft: true, ..sure };
         assert!(unsure.else_opened_to("10.0.0.7", None).unwrap().starts_with("sudo nft insert rule "));
+        let read = Wall { is_read: true, ..unsure };
+        assert_eq!(read.else_opened_to("10.0.0.7", None), None, "no chain is guessed where they are known");
     }
 
     /// As Debian's file has it, but for the policy.
@@ -345,6 +360,14 @@ mod tests {
         write("etc/systemd/system/sysinit.target.wants/nftables.service", "");
         let nft = look();
         assert_eq!((nft.keeper, nft.chain.as_deref()), (Some(Keeper::Nft), Some("inet filter input")));
+        assert!(nft.is_read && nft.chain_v6.is_some(), "{nft:?}");
+        // of a family that nft lets in iptables is what may keep it out
+        let v6 =
+            "table ip6 own {\n\tchain in {\n\t\ttype filter hook input priority 0; policy drop;\n\t}\n}\n";
+        let of_v6 = Wall::below(root.path(), Some(&(rules("accept") + v6)));
+        assert_eq!((of_v6.keeper, of_v6.chain.as_deref()), (Some(Keeper::Nft), None));
+        assert!(of_v6.opened_to("10.0.0.7", None).starts_with("sudo iptables -I INPUT "));
+        assert!(of_v6.opened_to("fd00::7", None).starts_with("sudo nft insert rule ip6 own in ip6 "));
         // what is loaded counts before what is written
         let of_iptables = "table ip filter {\n\tchain INPUT {\n\t\ttype filter hook input priority filter; policy drop;\n\t}\n}\n";
         let loaded = Wall::below(root.path(), Some(of_iptables));
