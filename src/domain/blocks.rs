@@ -13,7 +13,7 @@ pub(super) const BLOCK: usize = 32;
 #[serde(from = "Vec<T>", into = "Vec<T>", bound(serialize = "T: Serialize + Clone"))]
 pub struct Blocks<T: Clone> {
     /// All but the last are full.
-    blocks: VecDeque<Arc<Vec<T>>>,
+    all: VecDeque<Arc<Vec<T>>>,
     /// How many of the first block are gone.
     gone: usize,
     count: usize,
@@ -32,7 +32,7 @@ impl<T: Clone> Blocks<T> {
 
     fn get(&self, at: usize) -> Option<&T> {
         let at = self.gone + at;
-        self.blocks.get(at / BLOCK)?.get(at % BLOCK)
+        self.all.get(at / BLOCK)?.get(at % BLOCK)
     }
 
     /// The oldest.
@@ -71,23 +71,23 @@ impl<T: Clone> Blocks<T> {
     pub(super) fn last_mut(&mut self, is_it: impl Fn(&T) -> bool) -> Option<&mut T> {
         let at = (0..self.count).rev().find(|at| self.get(*at).is_some_and(&is_it))?;
         let at = self.gone + at;
-        Arc::make_mut(self.blocks.get_mut(at / BLOCK)?).get_mut(at % BLOCK)
+        Arc::make_mut(self.all.get_mut(at / BLOCK)?).get_mut(at % BLOCK)
     }
 
     /// Changes each of them.
     pub(super) fn change(&mut self, change: impl FnMut(&mut T)) {
         let gone = self.gone;
-        let each = self.blocks.iter_mut().flat_map(|block| Arc::make_mut(block));
+        let each = self.all.iter_mut().flat_map(Arc::make_mut);
         each.skip(gone).for_each(change);
     }
 
     /// Adds one at the end.
     pub(super) fn push(&mut self, one: T) {
-        let last = match self.blocks.back_mut() {
+        let last = match self.all.back_mut() {
             Some(last) if last.len() < BLOCK => Arc::make_mut(last),
             _ => {
-                self.blocks.push_back(Arc::default());
-                let Some(last) = self.blocks.back_mut() else { return };
+                self.all.push_back(Arc::default());
+                let Some(last) = self.all.back_mut() else { return };
                 Arc::make_mut(last)
             }
         };
@@ -101,7 +101,7 @@ impl<T: Clone> Blocks<T> {
             self.count -= 1;
             self.gone += 1;
             if self.gone == BLOCK {
-                self.blocks.pop_front();
+                self.all.pop_front();
                 self.gone = 0;
             }
         }
@@ -114,7 +114,7 @@ impl<T: Clone> Blocks<T> {
 
 impl<T: Clone> Default for Blocks<T> {
     fn default() -> Self {
-        Self { blocks: VecDeque::new(), gone: 0, count: 0 }
+        Self { all: VecDeque::new(), gone: 0, count: 0 }
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
         let mut blocks: Blocks<u64> = (1..=40).collect();
         blocks.keep(38);
         let copy = blocks.clone();
-        assert!(Arc::ptr_eq(&blocks.blocks[0], &copy.blocks[0]));
+        assert!(Arc::ptr_eq(&blocks.all[0], &copy.all[0]));
         *blocks.last_mut(|one| *one <= 38).unwrap() = 380;
         blocks.push(41);
         blocks.keep(3);
