@@ -69,6 +69,14 @@ impl Server {
         self.shared.changed.notified().await;
     }
 
+    /// Waits until all ranks are done with what was told, and each has its answer.
+    pub async fn settled(&self) {
+        // each connection shares it
+        while !self.shared.store().is_settled() || Arc::strong_count(&self.shared) > 1 {
+            sleep(PAUSE).await;
+        }
+    }
+
     /// Answers until it is dropped, and all its connections with it.
     pub async fn serve(&self, listener: TcpListener) {
         let mut open = JoinSet::new();

@@ -134,6 +134,11 @@ impl Store {
         })
     }
 
+    /// Whether all that was told is done with.
+    pub fn is_settled(&self) -> bool {
+        self.scopes.values().all(|entry| entry.values.is_empty())
+    }
+
     /// A rank, the key, is done with a scope; whether [`Store::view`] has changed by it. In a planned scope nothing goes
     /// until the last rank is done: others may still ask. Else what the rank has told goes, and with the last of it
     /// the scope.

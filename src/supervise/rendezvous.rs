@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::rundir::RunDir;
 use super::{SuperviseError, notes};
@@ -17,7 +18,7 @@ use crate::clock;
 use crate::domain::late::Late;
 use crate::domain::note::{Note, what};
 use crate::domain::rendezvous::{Progress, RendezvousPlan};
-use crate::domain::run::HostRun;
+use crate::domain::run::{HostRun, RankExit};
 use crate::domain::text::os_text;
 use crate::rendezvous::server::Server;
 use crate::rendezvous::store::View;
@@ -27,13 +28,19 @@ const BIND: &str = "HVTUI_BIND";
 /// The variable that holds the port of the rendezvous.
 const PORT: &str = "HVTUI_KV_PORT";
 
+/// Ranks of other hosts that are still at the rendezvous when those of this one have ended are waited for so long: a program that only
+/// prints its rank ends before others have taken leave.
+const LAST: Duration = Duration::from_secs(2);
+
 /// The least time between two notes.
 const PACE: Duration = Duration::from_millis(200);
 
 /// A rendezvous that is served until this is dropped.
 pub(super) struct Meeting {
-    /// Nothing is ever sent: the thread ends when it is gone.
+    /// Sent where the last ranks are waited for: the thread ends when it is gone.
     alive: Option<oneshot::Sender<()>>,
+    /// A rank of this host has failed: those of the others are stopped, and take no leave.
+    has_failed: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -66,7 +73,22 @@ impl Meeting {
         let (alive, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("rendezvous".to_owned());
         let thread = thread.spawn(move || serve(&runtime, listener, &plan, dir, ended)).map_err(failed)?;
-        Ok(Some(Self { alive: Some(alive), thread: Some(thread) }))
+        Ok(Some(Self { alive: Some(alive), has_failed: false, thread: Some(thread) }))
+    }
+}
+
+impl Meeting {
+    /// A rank of this host has ended.
+    pub(super) fn ended(&mut self, exit: &RankExit) {
+        self.has_failed |= exit.shell_code() != 0;
+    }
+
+    /// Ends it once the ranks of other hosts are done with it.
+    pub(super) fn finish(mut self) {
+        if let Some(alive) = self.alive.take().filter(|_| !self.has_failed) {
+            // it may have ended by itself
+            let _ = alive.send(());
+        }
     }
 }
 
@@ -106,11 +128,16 @@ fn serve(
 ) {
     let server = Server::new(plan);
     let mut teller = Teller { dir, told: None };
+    let over = async {
+        if ended.await.is_ok() {
+            let _ = timeout(LAST, server.settled()).await;
+        }
+    };
     runtime.block_on(async {
         tokio::select! {
             () = server.serve(listener) => {}
             () = tell(&server, &mut teller) => {}
-            _ = ended => {}
+            () = over => {}
         }
     });
     teller.tell(&server.view());

@@ -373,6 +373,9 @@ impl Supervisor {
 
     /// A rank's end, written down by its rank-wrap.
     pub(super) fn exited(&mut self, rank: Rank, exit: &RankExit) {
+        if let Some(meeting) = &mut self.meeting {
+            meeting.ended(exit);
+        }
         let actions = self.machine.exited(rank, exit, clock::host_now());
         self.perform(actions);
     }
@@ -469,8 +472,7 @@ impl Supervisor {
         // Before the exit: what reads that finds it.
         self.hide_values();
         self.store(rank, exit);
-        let actions = self.machine.exited(rank, exit, clock::host_now());
-        self.perform(actions);
+        self.exited(rank, exit);
     }
 
     fn store(&mut self, rank: Rank, exit: &RankExit) {
@@ -493,7 +495,9 @@ impl Supervisor {
     fn end(mut self) -> Result<(), SuperviseError> {
         // its last look cuts and syncs what the ranks said at the end
         self.spool_trimmer = None;
-        self.meeting = None;
+        if let Some(meeting) = self.meeting.take().filter(|_| !self.dir.has(STOP)) {
+            meeting.finish();
+        }
         self.tracing = None;
         self.ras = None;
         self.hide_values();

@@ -318,6 +318,25 @@ fn a_supervisor_serves_the_rendezvous_and_notes_who_is_there() {
 }
 
 #[test]
+fn a_rank_of_another_host_may_take_its_leave_when_those_of_this_one_have_ended() {
+    let bed = Bed::new();
+    let (dir, at) = start(&bed);
+    meet_all(at, &[("a", 1), ("b", 1)]);
+    // both come again, and the rank of the other host is slower
+    join(at, "global", 0, 2);
+    join(at, "global", 1, 2);
+    let leave = |rank: u32| send(at, format!("DELETE /global/{rank} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+    assert!(leave(0).starts_with("HTTP/1.1 200 "));
+    std::fs::write(bed.work("go"), "").unwrap();
+    until("the ends of this host's ranks", || {
+        [0, 1].iter().all(|rank| dir.path().join(format!("exit-{rank}.json")).exists())
+    });
+    assert!(leave(1).starts_with("HTTP/1.1 200 "));
+    ended(&dir);
+    assert_eq!(TcpStream::connect(at).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
 fn how_far_the_ranks_came_is_noted_when_the_run_ends_at_once() {
     let bed = Bed::new();
     let (dir, at) = start(&bed);
