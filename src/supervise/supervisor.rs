@@ -242,7 +242,7 @@ impl Supervisor {
         }
         // After the rank-wraps: they wait for it.
         let (late, change) = given;
-        self.start_engine(spec, (&engine_env(spec, late), change), &mut claims);
+        self.start_engine(spec, (&engine::own::env(spec, late), change), &mut claims);
         self.enter(self.state.phase);
     }
 
@@ -567,14 +567,6 @@ impl Supervisor {
 /// that it does not name.
 fn is_written(started: usize) -> bool {
     started <= 16 || started.is_power_of_two()
-}
-
-/// What the ranks of a host have in common, for what starts them: where they meet, and the run's secret.
-fn engine_env(spec: &HostRun, late: &Late) -> BTreeMap<String, String> {
-    let mut env = spec.ranks.first().map(|rank| rank.env.clone()).unwrap_or_default();
-    env.retain(|name, _| engine::own::MEETING.contains(&name.as_str()));
-    env.extend(late.env.iter().chain(&late.secrets).map(|(name, value)| (name.clone(), value.clone())));
-    env
 }
 
 /// The values of all secret variables of these ranks.

@@ -11,6 +11,7 @@ use crate::clock;
 use crate::domain::engine::{EXE, Engine, NODE_PORT, RUN_DIR};
 use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::Rank;
+use crate::domain::late::Late;
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::HostTime;
@@ -26,8 +27,15 @@ use crate::supervise::state::{STOP, exit_file, started_file, stream_file};
 use crate::supervise::supervisor::Supervisor;
 
 /// What the wrapper of a launcher or a node needs of the variables that no file holds.
-pub(in crate::supervise) const MEETING: [&str; 4] =
-    ["MASTER_ADDR", "HVTUI_BIND", NODE_PORT, super::RUN_SECRET];
+const MEETING: [&str; 4] = ["MASTER_ADDR", "HVTUI_BIND", NODE_PORT, super::RUN_SECRET];
+
+/// What the ranks of a host have in common, for what starts them: where they meet, and the run's secret.
+pub(in crate::supervise) fn env(spec: &HostRun, late: &Late) -> BTreeMap<String, String> {
+    let mut env = spec.ranks.first().map(|rank| rank.env.clone()).unwrap_or_default();
+    env.retain(|name, _| MEETING.contains(&name.as_str()));
+    env.extend(late.env.iter().chain(&late.secrets).map(|(name, value)| (name.clone(), value.clone())));
+    env
+}
 
 /// What a supervisor knows of its run's launcher or node.
 #[derive(Debug, Default)]
