@@ -139,7 +139,7 @@ fn hold(
                 std::thread::sleep(NOTE_PAUSE);
             }
             None => {
-                let other = unseen.or(of_whole).or_else(|| look::in_common(dir, gpu));
+                let other = of_whole.or(unseen).or_else(|| look::in_common(dir, gpu));
                 break other.unwrap_or_else(|| look::unknown(gpu));
             }
         }
