@@ -572,7 +572,7 @@ pub use export::{ExportArgs, SelectionArgs};
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use import::ImportArgs;
 pub use pick::{PickArgs, PickFormat};
-pub use report::{DiffArgs, ReportArgs};
+pub use report::{DiffArgs, PartArgs, ReportArgs};
 pub use runs::{CheckRunsArgs, MarkArgs, PruneArgs, RunsArgs, RunsCommand};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, Prometheus, WatchArgs, WatchForm};

@@ -38,6 +38,7 @@ mod run_table;
 mod runs_of_hosts;
 mod runtime;
 mod secret_file;
+mod selection;
 mod sieve;
 mod signals;
 pub mod table;

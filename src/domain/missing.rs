@@ -101,6 +101,16 @@ impl Missing {
 }
 
 impl MissingPart {
+    /// The rank of which it is missing, where it is one.
+    pub fn rank(&self) -> Option<Rank> {
+        if let Of::Rank(rank) = self.of { Some(rank) } else { None }
+    }
+
+    /// The host of which it is missing, where it is one.
+    pub fn host(&self) -> Option<&HostId> {
+        if let Of::Host(host) = &self.of { Some(host) } else { None }
+    }
+
     /// What, in words: `output of rank 3: 12 M were not kept (cap 256 M)`.
     pub fn words(&self) -> String {
         let of = match &self.of {

@@ -26,6 +26,7 @@ pub mod host;
 mod host_state;
 pub mod idle;
 pub mod ids;
+pub mod incidents;
 pub mod json_size;
 pub mod last_words;
 pub mod late;

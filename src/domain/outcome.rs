@@ -222,6 +222,7 @@ impl RunState {
             rank: Rank(number),
             exit: rank.exit.as_ref().map(|(when, exit)| (*when, exit)),
             words: Some(&rank.last_words),
+            clock: None,
         });
         root_cause::of(&ends).map(|cause| (cause.rank, cause.evidence))
     }

@@ -4,11 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::blame;
-use super::ids::Rank;
+use super::ids::{HostId, Rank};
 use super::last_words::{self, LastWords};
 use super::log_text::level::Level;
 use super::run::RankExit;
 use super::time::Stamp;
+use super::units::short_duration_us;
 
 /// So long after the first exit the exit of the rank that is its cause may come, and so long before it may lie an error of another
 /// rank that is its cause, microseconds.
@@ -34,6 +35,8 @@ pub struct RankEnd<'a> {
     pub exit: Option<(Stamp, &'a RankExit)>,
     /// What it printed.
     pub words: Option<&'a LastWords>,
+    /// Whose clock told when it ended, and by how much that may be off, microseconds; `None` where that is not known.
+    pub clock: Option<(&'a HostId, u32)>,
 }
 
 impl RankEnd<'_> {
@@ -113,6 +116,13 @@ pub enum Evidence {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<u64>,
     },
+    /// Another rank failed so soon after this one that the clocks of their hosts do not tell which was the first.
+    SameTime {
+        /// Which.
+        rank: Rank,
+        /// What both clocks may be off by together, microseconds.
+        unsure_us: u32,
+    },
     /// Something that a newer version knows.
     #[serde(other)]
     Unknown,
@@ -130,6 +140,11 @@ impl Evidence {
                 let step = step.map_or_else(String::new, |step| format!(", at step {step}"));
                 Some(format!("{} had ended before (exit 0{step})", name(*rank)))
             }
+            Self::SameTime { rank, unsure_us } => Some(format!(
+                "it or {} failed first: their clocks are known to ±{}",
+                name(*rank),
+                short_duration_us((*unsure_us).into())
+            )),
             Self::Lost { by, .. } => Some(format!("{} ended before it, but had lost a peer", name(*by))),
             Self::PrintedFirst { .. } | Self::Unknown => None,
         }
@@ -140,7 +155,7 @@ impl Evidence {
         match evidence {
             Some(Self::PrintedFirst { text }) => format!("printed an error first: {text}; {how}"),
             Some(Self::Lost { text: Some(text), .. }) => format!("failed: {text}; {how}"),
-            Some(Self::Lost { text: None, .. }) => format!("failed: {how}"),
+            Some(Self::Lost { text: None, .. } | Self::SameTime { .. }) => format!("failed: {how}"),
             _ => format!("failed first: {how}"),
         }
     }
@@ -158,8 +173,43 @@ pub struct RootCause {
 }
 
 /// The root cause among ranks whose times are on one clock; `None` where none failed by itself, or none before others were told to
-/// stop: where a host could not be reached then, its ranks fail once it can, for want of the others.
+/// stop: where a host could not be reached then, its ranks fail once it can, for want of the others. Where nothing but the time of
+/// its exit makes a rank the cause, and clocks are not exact enough for that, the evidence says so.
 pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<RootCause> {
+    let cause = by_their_ends(ends)?;
+    if cause.rank != cause.first || cause.evidence.is_some() {
+        return Some(cause);
+    }
+    let first = ends.clone().find(|end| end.rank == cause.rank);
+    let evidence = first.and_then(|first| same_time(&first, ends.clone()));
+    Some(RootCause { evidence, ..cause })
+}
+
+/// The rank on another host that failed so soon after the first one that their clocks do not tell which was the first.
+fn same_time<'a>(first: &RankEnd<'a>, others: impl Iterator<Item = RankEnd<'a>>) -> Option<Evidence> {
+    let (at, exit) = first.exit?;
+    let (host, own_us) = first.clock?;
+    // what a launcher tells is in its own order, and one that never started was not timed
+    if exit.error.is_some() || exit.is_lost() || first.is_told_later() {
+        return None;
+    }
+    let unsure_us = |end: &RankEnd<'a>| {
+        let (other, us) = end.clock.filter(|(other, _)| *other != host)?;
+        let apart_us = end.failed_at()?.micros_since(at);
+        let unsure_us = own_us.saturating_add(us);
+        // one that only lost another one, or that a signal of its own did not end, follows one of which that is not so
+        let may_be_first = (first.lost_a_peer() || !end.lost_a_peer())
+            && (end.ended_by_itself() || !first.ended_by_itself())
+            && !end.is_told_later();
+        (may_be_first && apart_us < i64::from(unsure_us)).then_some(unsure_us)
+    };
+    let soon = others.filter(|end| unsure_us(end).is_some());
+    let next = soon.min_by_key(|end| (end.failed_at(), end.rank))?;
+    Some(Evidence::SameTime { rank: next.rank, unsure_us: unsure_us(&next)? })
+}
+
+/// The root cause by the order of the exits, and by what the ranks printed.
+fn by_their_ends<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<RootCause> {
     let failed = |end: &RankEnd<'a>| end.failed_at().map(|at| (at, end.rank));
     let order = |end: &RankEnd<'a>| (end.is_told_later(), failed(end));
     let first = ends.clone().filter(|end| end.failed_at().is_some()).min_by_key(order)?;
@@ -270,6 +320,7 @@ mod tests {
         assert_eq!(run.exits(0, 910, 1).exits(1, 950, 3).cause(), (0, 0, too));
     }
 
+    #[derive(Clone)]
     struct Run(Vec<(Option<(Stamp, RankExit)>, LastWords)>);
 
     impl Run {
@@ -296,10 +347,16 @@ mod tests {
         }
 
         fn cause(&self) -> (u32, u32, Option<Evidence>) {
+            self.cause_by(&[])
+        }
+
+        /// The same where ranks are on these hosts, and their clocks known to so many microseconds.
+        fn cause_by(&self, clocks: &[(HostId, u32)]) -> (u32, u32, Option<Evidence>) {
             let ends = self.0.iter().zip(0..).map(|((exit, words), rank)| RankEnd {
                 rank: Rank(rank),
                 exit: exit.as_ref().map(|(at, exit)| (*at, exit)),
                 words: Some(words),
+                clock: clocks.get(rank as usize).map(|(host, us)| (host, *us)),
             });
             let cause = of(&ends).unwrap();
             (cause.rank.0, cause.first.0, cause.evidence)
@@ -567,9 +624,56 @@ mod tests {
         assert_eq!(run.cause(), (0, 0, None));
     }
 
+    /// Three ranks: two on hosts whose clocks are known to 2 ms each, the third one on the host of the second.
+    fn clocks() -> [(HostId, u32); 3] {
+        [("a", 2_000), ("b", 2_000), ("b", 2_000)].map(|(host, us)| (HostId::from(host), us))
+    }
+
+    #[test]
+    fn of_two_hosts_the_first_exit_is_the_first_only_by_more_than_their_clocks_are_unsure_of() {
+        let same = |rank| Some(Evidence::SameTime { rank: Rank(rank), unsure_us: 4_000 });
+        let run = |ms| Run::new(3).exits(0, 100, 1).exits(1, ms, 3);
+        assert_eq!(run(103).cause_by(&clocks()), (0, 0, same(1)));
+        assert_eq!(run(104).cause_by(&clocks()), (0, 0, None), "more than both together");
+        assert_eq!(
+            run(103).cause_by(&clocks()[..1]),
+            (0, 0, None),
+            "of a clock that is not known nothing is said"
+        );
+        // ranks of one host are told by one clock
+        let run = Run::new(3).exits(1, 100, 1).exits(2, 101, 3);
+        assert_eq!(run.cause_by(&clocks()), (1, 1, None));
+        assert_eq!(run.exits(0, 102, 1).cause_by(&clocks()), (1, 1, same(0)));
+        // the nearest is named
+        let run = Run::new(3).exits(0, 100, 1).exits(1, 103, 1).exits(2, 102, 1);
+        assert_eq!(run.cause_by(&clocks()), (0, 0, same(2)));
+    }
+
+    #[test]
+    fn where_more_than_the_time_tells_the_cause_the_clocks_do_not_matter() {
+        let run = Run::new(3).exits(0, 100, 1).exits(1, 101, 3);
+        // the other one says that it has lost a peer, or was told to stop, or ended well
+        assert_eq!(run.clone().prints(1, 101, "peer gone").cause_by(&clocks()), (0, 0, None));
+        assert_eq!(Run::new(3).exits(0, 100, 1).exits(1, 101, 143).cause_by(&clocks()), (0, 0, None));
+        assert_eq!(Run::new(3).exits(0, 100, 1).exits(1, 101, 0).cause_by(&clocks()), (0, 0, None));
+        // one was killed: the other one may have failed for it; of two that were killed the order is not known
+        let killed = Run::new(3).exits(0, 100, 137).exits(1, 101, 3);
+        assert_eq!(killed.cause_by(&clocks()), (0, 0, None));
+        let same = Some(Evidence::SameTime { rank: Rank(1), unsure_us: 4_000 });
+        assert_eq!(killed.exits(1, 101, 139).cause_by(&clocks()), (0, 0, same));
+        // a launcher tells in its own order, and a rank that could not be started was not timed
+        assert_eq!(run.clone().because(1, blame::LATER).cause_by(&clocks()), (0, 0, None));
+        let mut failed = run;
+        failed.0[0].0.as_mut().unwrap().1.error = Some("no such file".to_owned());
+        assert_eq!(failed.cause_by(&clocks()), (0, 0, None));
+    }
+
     #[test]
     fn words_and_headlines_tell_each_kind_of_evidence() {
         let name = |rank: Rank| format!("rank {rank}");
+        let same = Evidence::SameTime { rank: Rank(5), unsure_us: 2_000 };
+        assert_eq!(same.words(name).unwrap(), "it or rank 5 failed first: their clocks are known to ±2.0 ms");
+        assert_eq!(Evidence::headline(Some(&same), "exit 3"), "failed: exit 3");
         let lost = Evidence::Lost { by: Rank(2), text: None };
         assert_eq!(lost.words(name).unwrap(), "rank 2 ended before it, but had lost a peer");
         let said = too(1).words(name).unwrap();

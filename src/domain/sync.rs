@@ -24,6 +24,9 @@ pub struct Code {
     /// The git commit that was checked out, 40 or 64 hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// The branch that was checked out; none where it was a commit alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     /// SHA-256 of what differs from that commit (`git diff HEAD` and the names of untracked files); none where nothing
     /// does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 use super::kinds;
 use super::secrets::Values;
-use super::verdict;
 use crate::cluster::messages::Reply;
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::container::ImageId;
@@ -509,7 +508,7 @@ impl RunMachine {
                 RunOutcome::new(RunEnd::Stopped, "stopped")
             }
             _ if self.was_stopped_elsewhere() => RunOutcome::new(RunEnd::StoppedElsewhere, "stopped"),
-            _ => verdict::outcome(&self.spec, &self.exits, |rank| Some(&self.words.get(&rank)?.1)),
+            _ => self.verdict(),
         }
     }
 

@@ -11,18 +11,24 @@ use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 
-/// The outcome of a run whose ranks have all ended. Times are on one clock. `words`: what a rank printed last. Which rank is the
-/// root cause, [`root_cause::of`] says; the others are collateral.
+/// The outcome of a run whose ranks have all ended. Times are on one clock. `words`: what a rank printed last; `unsure_us`: by how
+/// much the time of its exit may be off, microseconds, `None` where that is not known. Which rank is the root cause,
+/// [`root_cause::of`] says; the others are collateral.
 pub fn outcome<'a>(
     spec: &RunSpec,
     exits: &'a BTreeMap<Rank, (Stamp, RankExit)>,
     words: impl Fn(Rank) -> Option<&'a LastWords>,
+    unsure_us: impl Fn(Rank, &RankExit) -> Option<u32>,
 ) -> RunOutcome {
     let failed = exits.iter().filter(|(_, (_, exit))| exit.shell_code() != 0);
     let ends = exits.iter().map(|(rank, (at, exit))| RankEnd {
         rank: *rank,
         exit: Some((*at, exit)),
         words: words(*rank),
+        clock: spec
+            .placements
+            .get(rank.0 as usize)
+            .and_then(|placement| Some((&placement.host, unsure_us(*rank, exit)?))),
     });
     let cause = root_cause::of(&ends);
     let first = cause.as_ref().and_then(|cause| exits.get_key_value(&cause.rank));
@@ -119,7 +125,7 @@ mod tests {
         let said = [said(4, "RuntimeError: out of memory"), said(5, "peer gone")];
         let words = |rank: Rank| Some(&said[usize::from(rank != Rank(1))]);
         let ends = exits(&[(0, 5, 1, false), (1, 9, 3, false), (2, 6, 1, false), (3, 9, 143, true)]);
-        let told = outcome(&spec(), &ends, words);
+        let told = outcome(&spec(), &ends, words, |_, _| None);
         assert_eq!((told.root, told.code), (Some(Rank(1)), Some(3)));
         assert_eq!(
             told.summary,
@@ -128,7 +134,7 @@ mod tests {
         );
         // told to stop before it had ended by itself
         let ends = exits(&[(0, 5, 1, false), (1, 9, 143, true)]);
-        let told = outcome(&spec(), &ends, words);
+        let told = outcome(&spec(), &ends, words, |_, _| None);
         assert_eq!((told.root, told.code), (Some(Rank(1)), Some(1)));
     }
 
@@ -138,19 +144,36 @@ mod tests {
         let words = said(69_000_000, "RuntimeError: Connection reset by peer");
         for (at, end) in [(69_000_000, RunEnd::StoppedElsewhere), (1_000_004, RunEnd::Failed)] {
             let ends = exits(&[(0, 4, 143, true), (1, at, 1, false), (2, 5, 143, true), (3, 5, 143, true)]);
-            let told = outcome(&spec(), &ends, |_| Some(&words));
+            let told = outcome(&spec(), &ends, |_| Some(&words), |_, _| None);
             assert_eq!((told.end, told.root.is_some()), (end, end == RunEnd::Failed), "{told:?}");
         }
         // one that had failed before stays the cause
         let ends = exits(&[(0, 2, 9, false), (1, 69_000_000, 1, false), (2, 3_000_000, 143, true)]);
-        assert_eq!(outcome(&spec(), &ends, |_| Some(&words)).root, Some(Rank(0)));
+        assert_eq!(outcome(&spec(), &ends, |_| Some(&words), |_, _| None).root, Some(Rank(0)));
+    }
+
+    #[test]
+    fn two_that_failed_within_what_their_clocks_are_unsure_of_are_both_named() {
+        let ends = exits(&[(1, 5, 3, false), (2, 8, 1, false), (3, 9, 143, true)]);
+        let told = outcome(&spec(), &ends, |_| None, |_, _| Some(2_000));
+        assert_eq!((told.root, told.code), (Some(Rank(1)), Some(3)));
+        assert_eq!(
+            told.summary,
+            "rank 1 (b:0) failed: exit 3; it or rank 2 (c:0) failed first: their clocks are known to ±4.0 ms; rank 2 \
+             failed too; rank 3 stopped because of it"
+        );
+        let exact = outcome(&spec(), &ends, |_| None, |_, _| Some(1));
+        assert!(
+            exact.summary.starts_with("rank 1 (b:0) failed first: exit 3; rank 2 failed too"),
+            "{exact:?}"
+        );
     }
 
     #[test]
     fn the_outcome_names_a_rank_that_had_ended_before() {
         let said = said(5, "peer gone");
         let ends = exits(&[(0, 5, 1, false), (1, 2, 0, false), (2, 6, 1, false), (3, 9, 143, true)]);
-        let told = outcome(&spec(), &ends, |_| Some(&said));
+        let told = outcome(&spec(), &ends, |_| Some(&said), |_, _| None);
         assert_eq!((told.root, told.code), (Some(Rank(0)), Some(1)));
         assert_eq!(
             told.summary,
@@ -165,7 +188,7 @@ mod tests {
         for (_, exit) in exits.values_mut() {
             exit.cause = Some(blame::unnamed("mpirun: a process returned a non-zero exit code"));
         }
-        let outcome = outcome(&spec(), &exits, |_| None);
+        let outcome = outcome(&spec(), &exits, |_| None, |_, _| None);
         assert_eq!((outcome.end, outcome.code, outcome.root), (RunEnd::Failed, Some(5), None));
         let said = "mpirun: a process returned a non-zero exit code: which rank, it does not say";
         assert_eq!(outcome.summary, said);
@@ -174,25 +197,25 @@ mod tests {
     #[test]
     fn a_rank_that_ended_without_mpi_finalize_is_the_cause_and_nothing_was_stopped() {
         let mut ends = exits(&[(0, 9, 143, true), (1, 5, 0, false), (2, 9, 143, true), (3, 7, 0, false)]);
-        let stopped = outcome(&spec(), &ends, |_| None);
+        let stopped = outcome(&spec(), &ends, |_| None, |_, _| None);
         assert_eq!((stopped.end, stopped.root), (RunEnd::StoppedElsewhere, None));
         for (_, exit) in ends.values_mut().filter(|(_, exit)| exit.stopped) {
             exit.cause = Some(blame::BY_LAUNCHER.to_owned());
         }
-        let told = outcome(&spec(), &ends, |_| None);
+        let told = outcome(&spec(), &ends, |_| None, |_, _| None);
         assert_eq!((told.end, told.root, told.code), (RunEnd::Failed, Some(Rank(1)), Some(1)));
         let said = "rank 1 (b:0) ended (exit 0) without MPI_Finalize; ranks 0, 2 stopped because of it";
         assert_eq!(told.summary, said);
         // long after one has ended, a launcher ends the others for another reason
         for (at, end) in [(10_000_005, RunEnd::Failed), (10_000_006, RunEnd::StoppedElsewhere)] {
             ends.values_mut().filter(|(_, exit)| exit.stopped).for_each(|(when, _)| *when = Stamp(at));
-            assert_eq!(outcome(&spec(), &ends, |_| None).end, end);
+            assert_eq!(outcome(&spec(), &ends, |_| None, |_, _| None).end, end);
         }
     }
 
     #[test]
     fn the_earliest_that_failed_by_itself_is_the_root_and_of_two_at_once_the_lower_rank() {
-        let outcome = |list| outcome(&spec(), &exits(list), |_| None);
+        let outcome = |list| outcome(&spec(), &exits(list), |_| None, |_, _| None);
         let later = outcome(&[(0, 9, 1, false), (1, 5, 3, false), (2, 1, 143, true), (3, 2, 0, false)]);
         assert_eq!((later.end, later.code, later.root), (RunEnd::Failed, Some(3), Some(Rank(1))));
         assert_eq!(

@@ -65,6 +65,9 @@ pub enum Error {
     /// The file is an MCAP file of another kind.
     #[error("{} is an MCAP file, but no recording of hvtui: what `hvtui export --to mcap` writes is for Foxglove and other viewers, and can't be read back; keep the recording itself, run.mcap", .0.display())]
     OtherMcap(PathBuf),
+    /// Nothing of the recording is in the part that was asked for: the run, why, and what the recording has.
+    #[error("{0}")]
+    NothingSelected(String),
     /// The chunk that tells the run is lost.
     #[error("{}: the beginning is missing, and with it which run it is of", .0.display())]
     Nameless(PathBuf),

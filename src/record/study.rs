@@ -1,13 +1,13 @@
-//! The figures of a part of a recording, as `hvtui report` tells those of the whole. What comes before the part is read too, for
-//! it says who ran and by whom steps were told; it is read once: the analysis is kept at some places of it, and a part that grows
-//! at its end is read on from there.
+//! The figures of a part of a recording that moves, as `hvtui report` tells those of one that stays. What comes before the part is
+//! read too, for it says who ran and by whom steps were told; it is read once: the analysis is kept at some places of it, and a part
+//! that grows at its end is read on from there.
 
 use std::sync::Arc;
 
 use super::error::Error;
 use super::format::Channel;
 use super::reader::{Reader, Timed};
-use crate::domain::analysis::{Analyzer, RunAnalysis, Window};
+use crate::domain::analysis::{Analyzer, Choice, RunAnalysis};
 use crate::domain::time::Stamp;
 
 /// At so many places of a recording, one or two times as many, the analysis is kept; no nearer to each other than so many chunks.
@@ -40,7 +40,7 @@ impl Study {
     /// Of a recording; `None` where it does not tell which run it is of.
     pub fn new(reader: Reader) -> Option<Self> {
         let spec = Arc::new(reader.spec()?.clone());
-        let mut analyzer = Analyzer::new(spec, Window::default());
+        let mut analyzer = Analyzer::new(spec, Choice::default());
         analyzer.count(false);
         Some(Self { reader, kept: vec![(0, analyzer)], part: None })
     }
@@ -126,7 +126,7 @@ impl Study {
 }
 
 /// Whether an analysis looks at what a channel holds, in the part that it counts or before that.
-fn is_looked_at(channel: Channel, counts: bool) -> bool {
+pub(super) fn is_looked_at(channel: Channel, counts: bool) -> bool {
     match channel {
         Channel::Metric => false,
         Channel::Log(_) | Channel::Gpu | Channel::GpuNumbers => counts,

@@ -27,6 +27,9 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
         let words = format!("{side}  {short}  {}  ({ranks}, {steps})", sanitize(&run.name));
         let _ = writeln!(out, "{}", middle_cut(&words, WIDTH));
     }
+    if let Some(part) = &a.part {
+        let _ = writeln!(out, "{}", wrapped(&format!("only of {}", part.words()), 0));
+    }
     for note in &comparison.notes {
         let _ = writeln!(out, "{}", wrapped(&sanitize(note), 0));
     }

@@ -7,8 +7,10 @@ use super::svg::{self, Axes, Line};
 use super::text::{code, number, step_facts};
 use super::waits_text::cells;
 use crate::domain::analysis::{Finding, HostFigures, MetricFigures, RunAnalysis, StepPoint};
+use crate::domain::ids::HostId;
+use crate::domain::incidents::Incident;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, counted, rate, short_duration_us};
+use crate::domain::units::{bytes, counted, ranges, rate, short_duration_us};
 use crate::domain::wait_table::RankWaits;
 
 /// GPUs and ranks of which a line of its own is drawn.
@@ -39,6 +41,9 @@ pub fn page(run: &RunAnalysis, findings: &[Finding]) -> String {
     );
     if let Some(code) = code(run) {
         let _ = writeln!(out, "<p class=\"dim\">{}</p>", escaped(&code));
+    }
+    if let Some(part) = &run.part {
+        let _ = writeln!(out, "<p>Only of {}</p>", escaped(&part.words()));
     }
     out.push_str("<h2>What to look at</h2>\n");
     if findings.is_empty() {
@@ -230,6 +235,17 @@ fn hosts(run: &RunAnalysis) -> String {
     table("Hosts", "", &["Host", "CPU", "peak", "memory", "clock ±"], &rows)
 }
 
+/// What went wrong or stood out.
+fn incidents(run: &RunAnalysis) -> String {
+    let row = |one: &Incident| {
+        let hosts: Vec<&str> = one.hosts.iter().map(HostId::as_str).collect();
+        let ranks = ranges(one.ranks.iter().map(|rank| rank.0));
+        vec![one.at.rfc3339(), one.kind.name().to_owned(), ranks, hosts.join(", "), one.words.clone()]
+    };
+    let rows: Vec<Vec<String>> = run.incidents.iter().map(row).collect();
+    table("Incidents", "facts", &["time", "kind", "ranks", "hosts", "what"], &rows)
+}
+
 /// Who came late to the collectives of an imported run.
 fn waits(run: &RunAnalysis) -> String {
     let Some(waits) = &run.waits else { return String::new() };
@@ -315,6 +331,7 @@ fn tables(run: &RunAnalysis) -> String {
     out.push_str(&table("GPUs", "", &head, &gpus));
     out.push_str(&metrics(run));
     out.push_str(&hosts(run));
+    out.push_str(&incidents(run));
     let known_of = |of: Option<String>| known(of, |of| of);
     let marks = run.marks.iter().map(|mark| {
         let (step, rank) = (mark.step.map(|step| step.to_string()), mark.rank.map(|rank| rank.to_string()));

@@ -1,9 +1,11 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
-use crate::domain::analysis::findings;
 use crate::domain::analysis::fixtures::{START, Told, late_run, spec, timing};
+use crate::domain::analysis::{ChosenPart, RunAnalysis, findings};
 use crate::domain::comparison::{Side, compare};
+use crate::domain::ids::Rank;
+use crate::domain::incidents::{Incident, IncidentKind};
 use crate::domain::outcome::RunEnd;
 
 #[track_caller]
@@ -77,6 +79,55 @@ fn the_page_loads_and_runs_nothing() {
     assert!(page.contains("prefers-color-scheme:dark") && page.ends_with("</html>\n"));
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert_eq!(page.matches("NaN").count(), 0);
+}
+
+#[test]
+fn what_is_told_of_a_part_says_so_in_its_head() {
+    let ranks = Some((0..40).step_by(2).map(Rank).collect());
+    let part = ChosenPart { from_step: Some(5), to_step: Some(10), ranks, ..ChosenPart::default() };
+    let run = late_run(60, 20).of_part(part);
+    let text = text::render(&run, &findings(&run));
+    assert_fits(&text);
+    assert!(text.contains("\n  only of steps 5 to 10, ranks 0, 2, 4, 6,"), "{text}");
+    assert!(!text.contains("after the launch"), "that is of the whole run: {text}");
+    let page = page(&run, &findings(&run));
+    assert!(page.contains("<p>Only of steps 5 to 10, ranks 0, 2, 4, 6,"), "{page}");
+    let diff = diff_text::render(&run, &run, &compare(&side(run.clone()), &side(run.clone())));
+    assert_fits(&diff);
+    assert!(diff.contains("\nonly of steps 5 to 10, ranks 0, 2,") && !diff.contains("\nduration"), "{diff}");
+    let whole = late_run(60, 20);
+    let diff = diff_text::render(&whole, &whole, &compare(&side(whole.clone()), &side(whole.clone())));
+    assert!(!diff.contains("only of") && diff.contains("\nduration"), "{diff}");
+}
+
+#[test]
+fn incidents_are_listed_the_first_ones_in_text_and_all_in_the_page() {
+    let incident = |second: i64| Incident {
+        at: START.plus_micros(second * 1_000_000),
+        kind: IncidentKind::SlowStep,
+        ranks: vec![Rank(0), Rank(1)],
+        hosts: vec!["gpu-a".into()],
+        words: format!("slow step {second}: {} <b>", "812 ms ".repeat(20)),
+    };
+    let run = RunAnalysis { incidents: (1..=20).map(incident).collect(), ..late_run(60, 20) };
+    let text = text::render(&run, &[]);
+    assert_fits(&text);
+    let first = format!("\nIncidents\n  {} slow step 1: 812 ms", local_second(START.plus_micros(1_000_000)));
+    assert!(text.contains(&first), "{text}");
+    assert!(text.contains("slow step 16: ") && !text.contains("slow step 17: "), "{text}");
+    assert!(text.contains("\n  and 4 more; --json has all\n"), "{text}");
+    let page = page(&run, &[]);
+    assert!(page.contains("<h2>Incidents</h2>") && page.contains("slow step 20: "), "{page}");
+    assert!(page.contains("<td>slow_step</td><td>0-1</td><td>gpu-a</td>") && !page.contains("<b>"), "{page}");
+    let part = ChosenPart { between: (START, START.plus_micros(2_000_000)), ..ChosenPart::default() };
+    let text = text::render(&run.clone().of_part(part), &[]);
+    assert!(text.contains("slow step 2: ") && !text.contains("slow step 3: "), "{text}");
+    let others = ChosenPart {
+        ranks: Some(vec![Rank(5)]),
+        between: (Stamp(i64::MIN), Stamp(i64::MAX)),
+        ..ChosenPart::default()
+    };
+    assert!(!text::render(&run.of_part(others), &[]).contains("Incidents"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::domain::analysis::{Finding, GpuFigures, RankFigures, RunAnalysis, Spr
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, bytes_of, counted, metric, middle_cut, padded, rate, short_duration_us};
 
@@ -37,6 +38,7 @@ pub fn render(run: &RunAnalysis, findings: &[Finding]) -> String {
     }
     out.push_str(&gpus(run));
     out.push_str(&rest(run));
+    out.push_str(&incidents(run));
     out.push_str(&marks(run));
     out
 }
@@ -78,6 +80,9 @@ fn head(run: &RunAnalysis) -> String {
     let _ = writeln!(out, "{}", wrapped(&sanitize(run.outcome_words()), 2));
     if let Some(code) = code(run) {
         let _ = writeln!(out, "{}", wrapped(&sanitize(&code), 2));
+    }
+    if let Some(part) = &run.part {
+        let _ = writeln!(out, "{}", wrapped(&format!("only of {}", part.words()), 2));
     }
     if run.restarts > 0 {
         let _ = writeln!(out, "  started again after a failure: {} times", run.restarts);
@@ -396,16 +401,32 @@ fn gpus(run: &RunAnalysis) -> String {
     out
 }
 
+/// What happened at a moment.
+fn moment(at: Stamp, words: &str) -> String {
+    let words = wrapped(&sanitize(&format!("{}  {words}", local_second(at))), 4);
+    format!("  {}\n", words.trim_start())
+}
+
+/// What went wrong or stood out, the first ones.
+fn incidents(run: &RunAnalysis) -> String {
+    if run.incidents.is_empty() {
+        return String::new();
+    }
+    let mut out = "\nIncidents\n".to_owned();
+    out.extend(run.incidents.iter().take(ROWS).map(|one| moment(one.at, &one.words)));
+    if let Some(more) = run.incidents.len().checked_sub(ROWS).filter(|more| *more > 0) {
+        let _ = writeln!(out, "  and {more} more; --json has all");
+    }
+    out
+}
+
 /// What a person has noted.
 fn marks(run: &RunAnalysis) -> String {
     if run.marks.is_empty() {
         return String::new();
     }
     let mut out = "\nMarks\n".to_owned();
-    for mark in &run.marks {
-        let words = wrapped(&sanitize(&format!("{}  {}", local_second(mark.at), mark.words())), 4);
-        let _ = writeln!(out, "  {}", words.trim_start());
-    }
+    out.extend(run.marks.iter().map(|mark| moment(mark.at, &mark.words())));
     out
 }
 

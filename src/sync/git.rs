@@ -17,7 +17,10 @@ pub fn is_repository(dir: &Path) -> bool {
     dir.ancestors().any(|dir| dir.join(".git").exists())
 }
 
-/// The commit, and a hash of what differs from it. A commit that is not known within `limit` is left out.
+/// A longer name of a branch is left out, bytes.
+const BRANCH_MAX: usize = 256;
+
+/// The commit, its branch, and a hash of what differs from it. A commit that is not known within `limit` is left out.
 pub fn code(dir: &Path, limit: Duration) -> Code {
     if !is_repository(dir) {
         return Code::default();
@@ -25,6 +28,7 @@ pub fn code(dir: &Path, limit: Duration) -> Code {
     // both at once: each is little more than the start of a process
     let diff = start(dir, &["diff", "HEAD", "--no-ext-diff", "--no-color", "--binary"]);
     let others = start(dir, &["ls-files", "--others", "--exclude-standard", "-z", "--full-name"]);
+    let name = start(dir, &["symbolic-ref", "-q", "--short", "HEAD"]);
     let mut head = Vec::new();
     let told = start(dir, &["rev-parse", "--verify", "-q", "HEAD"])
         .and_then(|child| all(child, limit, |bytes| head.extend_from_slice(bytes)));
@@ -34,10 +38,14 @@ pub fn code(dir: &Path, limit: Duration) -> Code {
     let others = others.and_then(|child| all(child, limit, |bytes| hash.update(bytes)));
     let commit = told.and_then(|_| String::from_utf8(head).ok()).map(|text| text.trim().to_owned());
     let commit = commit.filter(|text| text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let mut branch = Vec::new();
+    let named = name.and_then(|child| all(child, limit, |bytes| branch.extend_from_slice(bytes)));
+    let branch = named.and_then(|_| String::from_utf8(branch).ok()).map(|text| text.trim().to_owned());
+    let branch = branch.filter(|text| !text.is_empty() && text.len() <= BRANCH_MAX && commit.is_some());
     let differing = diff.zip(others).map(|(diff, others)| diff + others).filter(|_| commit.is_some());
     let dirty = differing.filter(|bytes| *bytes > 0).map(|_| hash.finish().to_string());
     let unclear = commit.is_some() && differing.is_none();
-    Code { commit, dirty, unclear, tree: None }
+    Code { commit, branch, dirty, unclear, tree: None }
 }
 
 fn start(dir: &Path, args: &[&str]) -> Option<(Child, ChildStdout)> {
@@ -95,7 +103,7 @@ mod tests {
             let done = Command::new("git").arg("-C").arg(dir.path()).args(args).output();
             done.is_ok_and(|done| done.status.success())
         };
-        if !git(&["init", "-q"]) {
+        if !git(&["init", "-q"]) || !git(&["symbolic-ref", "HEAD", "refs/heads/fix/loader"]) {
             return;
         }
         assert!(code(dir.path(), limit).is_empty(), "no commit yet");
@@ -104,11 +112,14 @@ mod tests {
         assert!(git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]));
         let clean = code(dir.path(), limit);
         assert!(clean.commit.is_some() && clean.dirty.is_none() && !clean.unclear, "{clean:?}");
+        assert_eq!(clean.branch.as_deref(), Some("fix/loader"));
         std::fs::write(dir.path().join("a"), "2").unwrap();
         let changed = code(dir.path(), limit);
         assert!(changed.commit == clean.commit && changed.dirty.is_some(), "{changed:?}");
         std::fs::write(dir.path().join("b"), "").unwrap();
         assert_ne!(code(dir.path(), limit).dirty, changed.dirty);
+        assert!(git(&["checkout", "-q", "--detach"]));
+        assert_eq!(code(dir.path(), limit).branch, None, "a commit alone");
         // the commit is there, and what differs from it can't be told
         std::fs::write(dir.path().join(".git/index"), "no index").unwrap();
         let unclear = code(dir.path(), limit);

@@ -76,6 +76,47 @@ fn the_screens_say_the_same(person: &Person, report: &str, diff: &str, step: u64
     ui.assert_restored(0);
 }
 
+/// The same runs, of which a part is looked at.
+fn a_part_is_told_alone(person: &Person) {
+    let part = ["--steps", "21-40", "--ranks", "1"];
+    let of = |command: &[&'static str]| person.run(&[command, &part[..]].concat());
+    let report = said(&of(&["report", "late"]));
+    assert!(report.contains("\n  only of steps 21 to 40, rank 1\n"), "{report}");
+    assert!(report.contains("\nSteps: 21 to 40"), "{report}");
+    let json = assert_fits("run-report", &of(&["report", "late", "--json"]));
+    assert_eq!((&json["part"]["from_step"], &json["part"]["ranks"][0]), (&21.into(), &1.into()));
+    assert_eq!((&json["steps"]["length"]["count"], &json["steps"]["last"]), (&20.into(), &40.into()));
+    assert_eq!((json["ranks"].as_array().unwrap().len(), &json["ranks"][0]["rank"]), (1, &1.into()));
+    assert_eq!(said(&of(&["report", "late", "--html", "part.html"])), "");
+    let page = std::fs::read_to_string(person.home().join("part.html")).unwrap();
+    assert!(page.contains("<p>Only of steps 21 to 40, rank 1</p>"), "{page}");
+
+    let diff = said(&person.run(&["diff", "even", "late", "--steps", "21-40"]));
+    assert!(
+        diff.contains("\nonly of steps 21 to 40\n") && diff.contains("(2 ranks, steps 21 to 40)"),
+        "{diff}"
+    );
+    let json = assert_fits("run-diff", &of(&["diff", "even", "late", "--json"]));
+    assert_eq!((&json["part"]["to_step"], &json["part"]["from_us"]), (&40.into(), &Value::Null));
+
+    let refused = |args: &[&str]| {
+        let out = person.run(args);
+        assert_eq!((out.status.code(), text(&out.stdout).as_str()), (Some(64), ""), "{out:?}");
+        text(&out.stderr)
+    };
+    let err = refused(&["report", "late", "--steps", "81-"]);
+    assert!(
+        err.contains("nothing is in that part") && err.contains("the recording has steps 1 to 80, in "),
+        "{err}"
+    );
+    let err = refused(&["diff", "even", "late", "--from", "90000"]);
+    assert!(err.contains("it begins behind the end; the recording has steps 1 to 80"), "{err}");
+    let err = refused(&["report", "late", "--ranks", "0,7"]);
+    assert!(err.contains("--ranks 7: the run has ranks 0 to 1"), "{err}");
+    let err = refused(&["report", "late", "--from", "5", "--to", "2"]);
+    assert!(err.contains("--from 5 is later than --to 2"), "{err}");
+}
+
 #[test]
 fn a_late_rank_is_found_and_its_cost_decides() {
     let person = Person::new(2);
@@ -106,6 +147,7 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     );
     assert!(!person.home().join("report.html.part").exists());
 
+    a_part_is_told_alone(&person);
     let diff = said(&person.run(&["diff", "even", "late"]));
     the_screens_say_the_same(&person, &report, &diff, step);
     assert!(diff.lines().all(|line| line.chars().count() <= 80), "{diff}");
@@ -141,8 +183,13 @@ fn a_job_without_steps_has_a_report() {
     let report = said(&person.run(&["report", "last"]));
     assert!(report.contains("no steps were told") && report.contains("1. the run failed"), "{report}");
     assert!(report.contains("first error, rank 0: ERROR: no data"), "{report}");
+    let incidents = report.split_once("\nIncidents\n").map_or("", |(_, behind)| behind);
+    assert!(incidents.contains(" rank 0 (here:0) failed first: exit 3"), "{report}");
     let json = assert_fits("run-report", &person.run(&["report", "last", "--json"]));
     assert_eq!((&json["success"], &json["steps"]["length"]), (&false.into(), &Value::Null));
+    let failed =
+        |one: &Value| one["kind"] == "rank_failed" && one["ranks"][0] == 0 && one["hosts"][0] == "here";
+    assert!(json["incidents"].as_array().unwrap().iter().any(failed), "{json:#}");
     let diff = said(&person.run(&["diff", "last", "last"]));
     assert!(diff.contains("neither run told steps") && diff.contains("nothing that is recorded"), "{diff}");
 }

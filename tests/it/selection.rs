@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::common::world::{Gpu, START, Story, failed, gpu_slots, many_ranks, training};
 use crate::screens::{COLOR, shoot, text};
 use hvtui::domain::alerts::AlertRules;
-use hvtui::domain::analysis::{Analyzer, RunAnalysis, Window};
+use hvtui::domain::analysis::{Analyzer, Choice, RunAnalysis};
 use hvtui::domain::event::{Envelope, Event};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::{HostTime, Stamp};
-use hvtui::record::{Reader, Study, Writer};
+use hvtui::record::export::{Selection, StepRange};
+use hvtui::record::{Reader, Study, Writer, figures};
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Analyzed, Effect, Key, KeyCode, Mouse, MouseKind, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::replay::selection::{FiguresUi, selected};
@@ -114,7 +115,7 @@ fn parts_of_a_recording_have_the_figures_of_the_report() {
     let dir = tempfile::tempdir().unwrap();
     let path = recording(dir.path(), &story.told);
     let spec = story.model.shown_run().unwrap().1.spec.clone();
-    let mut whole = Analyzer::new(spec, Window::default());
+    let mut whole = Analyzer::new(spec, Choice::default());
     story.told.iter().for_each(|envelope| whole.take(envelope));
     let same = |a: &RunAnalysis, b: &RunAnalysis| {
         assert_eq!((&a.steps, &a.phases, &a.ranks, &a.gpus), (&b.steps, &b.phases, &b.ranks, &b.gpus));
@@ -146,6 +147,53 @@ fn parts_of_a_recording_have_the_figures_of_the_report() {
         assert_eq!(given_up, None);
         same(&study.figures(from, to, |_| true).unwrap(), &part);
     }
+}
+
+#[test]
+fn the_report_of_a_part_has_the_figures_of_a_selection() {
+    let story = training();
+    let dir = tempfile::tempdir().unwrap();
+    let path = recording(dir.path(), &story.told);
+    let reader = Reader::open(&path).unwrap();
+    let part = |selection: &Selection| figures::part(&reader, selection, &mut |_| true).map(Option::unwrap);
+    let (from, to) = (told_at(&story, 114), told_at(&story, 120));
+    let shown = study(&path).figures(from, to, |_| true).unwrap();
+    let told = part(&Selection { from: Some(from), to: Some(to), ..Selection::default() }).unwrap();
+    assert_eq!((&told.steps, &told.phases, &told.gpus), (&shown.steps, &shown.phases, &shown.gpus));
+    assert_eq!((&told.log, told.ranks[3].last_in), (&shown.log, shown.ranks[3].last_in));
+
+    let whole = part(&Selection::default()).unwrap();
+    let steps = |first, last| Some(StepRange { first, last });
+    let told = part(&Selection { steps: steps(Some(115), Some(120)), ..Selection::default() }).unwrap();
+    assert_eq!((told.steps.whole, told.steps.judged), (Some((115, 120)), 6));
+    assert_eq!((told.steps.first, told.steps.last), (Some(115), Some(120)));
+    let samples = |run: &RunAnalysis| run.gpus.iter().map(|gpu| gpu.samples).sum::<u64>();
+    assert!(samples(&told) < samples(&whole), "telemetry is of those steps, too");
+    assert_eq!(told.part.unwrap().words(), "steps 115 to 120");
+
+    let told = part(&Selection { ranks: Some(vec![Rank(3)]), ..Selection::default() }).unwrap();
+    let of_rank = |run: &RunAnalysis, at: usize| {
+        let rank = &run.ranks[at];
+        (rank.rank, rank.last_in, rank.wait_caused_us, rank.length, rank.phases_us)
+    };
+    assert_eq!((told.ranks.len(), of_rank(&told, 0)), (1, of_rank(&whole, 3)));
+    assert!(told.gpus.iter().all(|gpu| gpu.rank == Rank(3)) && told.host_figures.len() == 1);
+    assert_eq!(whole.part, None);
+    let straggler = |run: &RunAnalysis| run.incidents.iter().any(|one| one.words.contains("is a straggler"));
+    assert!(straggler(&whole) && straggler(&told), "as on the screen: {:?}", whole.incidents);
+
+    let none = |selection: &Selection| part(selection).unwrap_err().to_string();
+    let late = none(&Selection { steps: steps(Some(90_000), None), ..Selection::default() });
+    assert!(
+        late.contains("no rank of it has told one of its steps; the recording has steps 1 to "),
+        "{late}"
+    );
+    let behind = none(&Selection { from: Some(story.at.plus_micros(1)), ..Selection::default() });
+    assert!(behind.contains("it begins behind the end; the recording has steps 1 to "), "{behind}");
+    let before = none(&Selection { to: Some(START.plus_micros(-1_000_000)), ..Selection::default() });
+    assert!(before.contains("it ends before the beginning"), "{before}");
+    let apart = Selection { from: Some(from), steps: steps(None, Some(100)), ..Selection::default() };
+    assert!(none(&apart).contains("none of its steps ended in its time"), "{}", none(&apart));
 }
 
 #[test]

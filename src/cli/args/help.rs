@@ -185,6 +185,7 @@ pub(super) const REPORT: &str = "\
 Examples:
   hvtui report last
   hvtui report 7QK2 --html report.html
+  hvtui report 7QK2 --steps 1000-2000 --ranks 0-3
   hvtui report 7QK2 --json | jq '.findings[].words'";
 
 pub(super) const DIFF: &str = "\
@@ -198,6 +199,7 @@ run does not have its metric.
 Examples:
   hvtui diff 7QK2 last
   hvtui diff 7QK2 AHY0 --fail-if 'p95>+5%' --fail-if 'samples/s<-3%'
+  hvtui diff 7QK2 AHY0 --steps 1000-2000 --fail-if 'p50>+5%'
   hvtui diff baseline.mcap last --fail-if 'loss>+0.01' --json";
 
 pub(super) const EXPORT: &str = "\

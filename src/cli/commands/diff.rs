@@ -9,6 +9,8 @@ use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::cli::recording;
+use crate::cli::selection::Wanted;
+use crate::domain::analysis::ChosenPart;
 use crate::domain::comparison::{Comparison, Condition, Verdict, compare};
 use crate::record::figures;
 use crate::report::diff_text;
@@ -19,6 +21,8 @@ struct Told<'a> {
     version: u32,
     a: &'a str,
     b: &'a str,
+    /// What of both; `null`: all.
+    part: Option<&'a ChosenPart>,
     #[serde(flatten)]
     comparison: &'a Comparison,
     /// What `--fail-if` came to, in its order.
@@ -42,6 +46,8 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::usage(format!("--fail-if:\n{}", error.pointed(text))))
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let wanted = Wanted::from(&args.part);
+    wanted.check()?;
     let (a, b) =
         (recording::meant(&args.a, paths)?, recording::meant(args.b.as_deref().unwrap_or_default(), paths)?);
     if args.b.is_none() && a.path == b.path {
@@ -49,7 +55,8 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(text));
     }
     let readers = [figures::open(&a.path)?, figures::open(&b.path)?];
-    let sides = figures::sides(readers.each_ref(), &mut |_| true)?;
+    let [of_a, of_b] = [wanted.selection(&readers[0])?, wanted.selection(&readers[1])?];
+    let sides = figures::sides([(&readers[0], &of_a), (&readers[1], &of_b)], &mut |_| true)?;
     let [a, b] = sides.ok_or_else(|| Failure::usage("the recordings were not read to their ends"))?;
     let comparison = compare(&a, &b);
     let verdicts: Vec<Verdict> = conditions.iter().map(|condition| condition.judge(&a, &b)).collect();
@@ -63,6 +70,7 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
             version: VERSION,
             a: &a.whole.run,
             b: &b.whole.run,
+            part: a.whole.part.as_ref(),
             comparison: &comparison,
             conditions: conditions.collect(),
         };

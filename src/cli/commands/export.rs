@@ -1,21 +1,18 @@
 //! `hvtui export`: a run in another program's format.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli::args::{ExportArgs, SelectionArgs};
-use crate::cli::commands::logs::there_are;
+use crate::cli::args::ExportArgs;
 use crate::cli::commands::ui::here_zone;
 use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
+use crate::cli::selection::Wanted;
 use crate::cli::{cast, recording, whole_file};
 use crate::clock;
-use crate::domain::ids::Rank;
 use crate::domain::run::RunSpec;
-use crate::domain::time::Stamp;
 use crate::record::export::{Exported, Selection, Target};
 use crate::record::{Error, Player, Reader};
 
@@ -24,21 +21,14 @@ const CAST: &str = "asciicast";
 
 /// Writes the export.
 pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
-    if let (Some(from), Some(to)) = (args.selection.from, args.selection.to_time)
-        && from > to
-    {
-        return Err(Failure::usage(format!("--from {from} is later than --to-time {to}")));
-    }
+    let wanted = Wanted::from(&args.selection);
+    wanted.check()?;
     if args.screens.is_some() && args.to.name != CAST {
         return Err(Failure::usage(format!("--screens is for --to {CAST}: {} has no screens", args.to.name)));
     }
     let meant = recording::meant(&args.run, paths)?;
     let reader = Reader::open(&meant.path)?;
-    let start = reader.range().map_or(Stamp(0), |(start, _)| start);
-    let selection = selection(&args.selection, start);
-    if let (Some(ranks), Some(spec)) = (&selection.ranks, reader.spec()) {
-        known(ranks, spec, &reader)?;
-    }
+    let selection = wanted.selection(&reader)?;
     if let Some(damage) = reader.integrity().damage() {
         note(&format!("run {}: {damage}", args.run));
     }
@@ -71,28 +61,6 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         note(&format!("{} {text}", exported.unaligned_steps));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The selection that the options name, of a recording that begins at `start`.
-fn selection(args: &SelectionArgs, start: Stamp) -> Selection {
-    let moment = |seconds: f64| start.plus_micros((seconds * 1e6) as i64);
-    Selection {
-        from: args.from.map(moment),
-        to: args.to_time.map(moment),
-        ranks: (!args.ranks.is_empty()).then(|| args.ranks.iter().cloned().flatten().map(Rank).collect()),
-        steps: args.steps,
-        max_events: args.max_events,
-    }
-}
-
-/// That the run has these ranks. Of processes within ranks the recording alone tells which there are.
-fn known(ranks: &[Rank], spec: &RunSpec, reader: &Reader) -> Result<(), Failure> {
-    let unknown: Vec<Rank> = ranks.iter().copied().filter(|rank| rank.0 >= spec.world()).collect();
-    let workers = if unknown.is_empty() { BTreeSet::new() } else { reader.workers() };
-    match unknown.iter().find(|rank| !workers.contains(&rank.0)) {
-        Some(rank) => Err(Failure::usage(format!("--ranks {rank}: {}", there_are(spec.world())))),
-        None => Ok(()),
-    }
 }
 
 /// Writes what the selection takes.

@@ -15,6 +15,7 @@ use crate::cli::find::{Found, find, recorded};
 use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
+use crate::cli::selection::there_are;
 use crate::cli::{ask, output, runtime};
 use crate::clock;
 use crate::config::HostsFile;
@@ -83,14 +84,6 @@ pub fn run(
         let taken = output::end(None).await;
         code.and_then(|code| taken.map(|()| code))
     })
-}
-
-/// `the run has ranks 0 to 3`.
-pub(super) fn there_are(world: u32) -> String {
-    match world {
-        0 | 1 => "the run has rank 0 alone".to_owned(),
-        world => format!("the run has ranks 0 to {}", world - 1),
-    }
 }
 
 /// With `--tail` and `--follow`: once all hosts are reached, or can't be, what was printed before has come after so long without a word

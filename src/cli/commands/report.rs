@@ -15,9 +15,10 @@ use crate::cli::find::hosts_of;
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::cli::runs_of_hosts::ask;
+use crate::cli::selection::Wanted;
 use crate::cli::{connect, recording, runtime, whole_file};
 use crate::config::HostsFile;
-use crate::domain::analysis::{Finding, RunAnalysis, Window, findings};
+use crate::domain::analysis::{Finding, RunAnalysis, findings};
 use crate::domain::marks::RunMarks;
 use crate::domain::run::RunSpec;
 use crate::domain::run_status::RunStatus;
@@ -44,9 +45,11 @@ pub fn run(
     hosts: impl Fn() -> Result<HostsFile, Failure>,
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
+    let wanted = Wanted::from(&args.part);
+    wanted.check()?;
     let meant = recording::meant(&args.run, paths)?;
     let mut reader = figures::open(&meant.path)?;
-    let mut run = with_kept(&reader, analyze(&reader)?);
+    let mut run = with_kept(&reader, analyze(&reader, &wanted)?);
     let is_here = meant.path.starts_with(&paths.state);
     if let Some(spec) = reader.spec().filter(|_| is_here && run.outcome.is_none() && !run.live).cloned() {
         let status = status(&spec, hosts, paths);
@@ -54,7 +57,7 @@ pub fn run(
         if status == Some(RunStatus::Ended) {
             // what its hosts keep of it has been recorded
             reader = figures::open(&meant.path)?;
-            run = with_kept(&reader, analyze(&reader)?);
+            run = with_kept(&reader, analyze(&reader, &wanted)?);
         }
     }
     let findings = findings(&run);
@@ -110,8 +113,8 @@ fn status(
     heard.ok()
 }
 
-fn analyze(reader: &Reader) -> Result<RunAnalysis, Failure> {
-    let run = figures::whole(reader, Window::default(), &mut |_| true)?;
+fn analyze(reader: &Reader, wanted: &Wanted<'_>) -> Result<RunAnalysis, Failure> {
+    let run = figures::part(reader, &wanted.selection(reader)?, &mut |_| true)?;
     run.ok_or_else(|| Failure::usage("the recording was not read to its end"))
 }
 
@@ -121,7 +124,7 @@ fn with_kept(reader: &Reader, run: RunAnalysis) -> RunAnalysis {
         note(&error.to_string());
         RunMarks::default()
     });
-    RunAnalysis { marks: marks.all().to_vec(), ..run }
+    run.with_marks(marks.all())
 }
 
 /// Into a file; `-` is standard output.

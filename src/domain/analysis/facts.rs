@@ -60,6 +60,7 @@ pub(super) fn of(
     tell("workdir", spec.workdir.clone().unwrap_or_default());
     let code = spec.code.clone().unwrap_or_default();
     tell("commit", code.commit.unwrap_or_default());
+    tell("branch", code.branch.unwrap_or_default());
     let unclear = if code.unclear { Code::UNCLEAR } else { "" };
     tell("uncommitted changes", code.dirty.unwrap_or_else(|| unclear.to_owned()));
     tell("synced tree", code.tree.map(|tree| tree.to_string()).unwrap_or_default());

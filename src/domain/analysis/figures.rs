@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::by_step::ByStep;
+use super::choice::ChosenPart;
 use super::collectives::CollectiveFigures;
 use super::histogram::{Estimate, Histogram};
 use super::lateness::Late;
@@ -15,6 +16,7 @@ use super::points::{Ended, StepPoint};
 use crate::domain::clock_check::ClocksApart;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::incidents::Incident;
 use crate::domain::marks::{RunMark, as_told};
 use crate::domain::series::Series;
 use crate::domain::straggler::Lost;
@@ -23,28 +25,6 @@ use crate::domain::timing::Phase;
 use crate::domain::wait_table::WaitTable;
 
 use super::gpus::UtilPoint;
-
-/// The steps that are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Window {
-    /// The first.
-    pub from: u64,
-    /// The last.
-    pub to: u64,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self { from: 0, to: u64::MAX }
-    }
-}
-
-impl Window {
-    /// Whether a step is in it.
-    pub fn holds(&self, step: u64) -> bool {
-        (self.from..=self.to).contains(&step)
-    }
-}
 
 /// Lengths of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -439,6 +419,8 @@ pub struct RunAnalysis {
     pub run: String,
     /// Its name.
     pub name: String,
+    /// The part that the figures tell of; `None`: the whole run.
+    pub part: Option<ChosenPart>,
     /// When it was asked for.
     #[serde(serialize_with = "moment")]
     pub created: Option<Stamp>,
@@ -506,6 +488,8 @@ pub struct RunAnalysis {
     pub nccl: Option<CollectiveFigures>,
     /// What it was: command, code, versions.
     pub facts: Vec<Fact>,
+    /// What went wrong or stands out; a comparison looks for none.
+    pub incidents: Vec<Incident>,
     /// What a person has noted of it; they lie beside the recording.
     #[serde(serialize_with = "as_told")]
     pub marks: Vec<RunMark>,

@@ -151,7 +151,7 @@ pub(super) fn rank_words(run: &RunAnalysis, rank: Rank) -> String {
 }
 
 fn failure(run: &RunAnalysis) -> Option<Finding> {
-    if run.success != Some(false) || run.stopped {
+    if run.success != Some(false) || run.stopped || !run.has_end() {
         return None;
     }
     let line = run.log.first_error.as_ref();
@@ -502,7 +502,7 @@ fn unticked(run: &RunAnalysis) -> Option<Finding> {
 
 fn errors(run: &RunAnalysis) -> Option<Finding> {
     let count = run.log.errors + run.log.fatal;
-    if count == 0 || run.success == Some(false) {
+    if count == 0 || (run.success == Some(false) && run.has_end()) {
         return None;
     }
     let tellers = run.ranks.iter().filter(|rank| rank.errors > 0).map(|rank| rank.within.0);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Analyzer, RunAnalysis, Window};
+use super::{Analyzer, Choice, RunAnalysis, Window};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::gpu::Reading;
 use crate::domain::host::{HostInfo, HostSample};
@@ -93,11 +93,11 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn new(spec: RunSpec) -> Self {
-        Self::in_window(spec, Window::default())
+        Self::of_choice(spec, Choice::default())
     }
 
-    pub(crate) fn in_window(spec: RunSpec, window: Window) -> Self {
-        let analyzer = Analyzer::new(Arc::new(spec.clone()), window);
+    pub(crate) fn of_choice(spec: RunSpec, choice: Choice) -> Self {
+        let analyzer = Analyzer::new(Arc::new(spec.clone()), choice);
         Self { spec, analyzer, at: START, seq: 0 }
     }
 
@@ -174,7 +174,7 @@ pub(crate) fn late_run(steps: u64, late_ms: u32) -> RunAnalysis {
 
 /// The same, of some steps alone.
 pub(crate) fn late_run_in(steps: u64, late_ms: u32, window: Window) -> RunAnalysis {
-    let mut told = Told::in_window(spec(2), window);
+    let mut told = Told::of_choice(spec(2), Choice { window, ..Choice::default() });
     told.start(0);
     told.start(1);
     for step in 1..=steps {

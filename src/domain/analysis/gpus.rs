@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::by_step::ByStep;
+use super::choice::Choice;
 use super::figures::{Cliffs, Counted, GpuFigures, HostFigures, Throttle};
 use super::trend;
 use crate::domain::event::Event;
@@ -97,8 +98,10 @@ struct Low {
 }
 
 impl Telemetry {
-    pub(super) fn new(spec: &RunSpec) -> Self {
-        let placed = spec.placements.iter().flat_map(|placement| {
+    /// Of all hosts of a run, and of the GPUs of the chosen ranks.
+    pub(super) fn new(spec: &RunSpec, choice: &Choice) -> Self {
+        let chosen = spec.placements.iter().filter(|placement| choice.has_rank(placement.rank));
+        let placed = chosen.flat_map(|placement| {
             let index = placement.slot.index();
             placement.gpus().map(move |uuid| {
                 ((placement.host.clone(), uuid.clone()), GpuFold::new(placement.rank, index, spec.created))

@@ -3,6 +3,7 @@
 
 pub mod by_step;
 mod chance;
+mod choice;
 mod collectives;
 mod correlation;
 mod facts;
@@ -49,11 +50,12 @@ use crate::domain::timing::StepTiming;
 use crate::domain::trainer_keys::{TrainerId, TrainerKeys};
 use crate::domain::wait_table::WaitTable;
 
+pub use choice::{Choice, ChosenPart, Window};
 pub use collectives::{CollectiveFigures, LateToCollectives};
 pub use figures::{
     Charts, Cliffs, Counted, Episode, Estimates, Fact, FirstError, GapFigures, GpuFigures, HostFigures,
     LogFigures, LossFigures, PhaseFigures, RankFigures, RunAnalysis, SampleFigures, Silence, SlowStep, Span,
-    Spread, StepFigures, Stop, Throttle, WhatIf, Window,
+    Spread, StepFigures, Stop, Throttle, WhatIf,
 };
 pub use finding::{Finding, Place, findings};
 pub use gpus::UtilPoint;
@@ -69,9 +71,9 @@ const NAMES: usize = 16;
 /// The fold over the envelopes of one run.
 #[derive(Debug, Clone)]
 pub struct Analyzer {
-    window: Window,
+    choice: Arc<Choice>,
     spec: Arc<RunSpec>,
-    /// Whether what is taken in counts; else it is what came before, and only known.
+    /// Whether what is taken in and has no step number counts; else it is what came before, and only known.
     counting: bool,
     /// The hosts of the run, how well their clocks are known, and on which of them each rank is.
     hosts: Vec<HostId>,
@@ -104,24 +106,24 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// Of a run, and of those of its steps that lie in the window.
-    pub fn new(spec: Arc<RunSpec>, window: Window) -> Self {
+    /// Of a run, and of those of its steps and ranks that are chosen.
+    pub fn new(spec: Arc<RunSpec>, choice: Choice) -> Self {
+        let choice = Arc::new(choice);
         let hosts = spec.hosts();
         let place = |host: &HostId| hosts.iter().position(|other| other == host).unwrap_or_default();
         Self {
-            window,
             counting: true,
             clocks: (0..hosts.len()).map(|host| HostClock { host, unsure_us: 0 }).collect(),
             fits: vec![ClockFit::default(); hosts.len()],
             host_of: spec.placements.iter().map(|placement| place(&placement.host)).collect(),
             hosts,
-            steps: Steps::new(spec.world(), window),
+            steps: Steps::new(spec.world(), Arc::clone(&choice)),
             keys: TrainerKeys::default(),
             stragglers: Stragglers::default(),
             episodes: Vec::new(),
             collectives: NcclTimings::default(),
             collective_totals: CollectiveTotals::default(),
-            telemetry: Telemetry::new(&spec),
+            telemetry: Telemetry::new(&spec, &choice),
             logs: Logs::default(),
             metrics: Metrics::default(),
             job: JobFacts::default(),
@@ -138,6 +140,7 @@ impl Analyzer {
             unattended: Vec::new(),
             silences: Silences::default(),
             waits: None,
+            choice,
             spec,
         }
     }
@@ -149,27 +152,35 @@ impl Analyzer {
         self.steps.counting = counting;
     }
 
+    /// The same of what has no step number alone: of some steps what happened while they were made counts, and they are told later.
+    pub fn count_moments(&mut self, counting: bool) {
+        self.counting = counting;
+    }
+
     /// Takes one event in, in the order of the recording. Those of other runs are passed over.
     pub fn take(&mut self, envelope: &Envelope) {
         let (at, event) = (envelope.at, &envelope.event);
         match &envelope.origin {
             Origin::Host(host) => {
-                if let Event::Gap { what, dropped } = event {
+                let counting = self.counting && self.choice.has_host(host, &self.spec.placements);
+                if let Event::Gap { what, dropped } = event
+                    && counting
+                {
                     self.dropped(what, *dropped);
                 }
                 if let Event::ClockSampled { sample } = event {
                     self.clock(host, *sample);
                 }
-                if self.counting && self.hosts.contains(host) {
+                if counting && self.hosts.contains(host) {
                     match event {
                         Event::LinkChanged { state } => self.silences.take(at, host, state),
                         _ => self.silences.heard(at, host),
                     }
                 }
-                if !self.counting && matches!(event, Event::GpuHappened { .. }) {
+                if !counting && matches!(event, Event::GpuHappened { .. }) {
                     return;
                 }
-                let counts = self.counting && !self.alive.is_empty();
+                let counts = counting && !self.alive.is_empty();
                 self.telemetry.take(at, host, event, counts, self.steps.newest);
             }
             Origin::Run(run) if *run == self.spec.id => {
@@ -240,6 +251,7 @@ impl Analyzer {
     }
 
     fn of_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
+        let counting = self.counting && self.choice.has_rank(rank);
         match event {
             Event::RankStarted { .. } => {
                 self.alive.insert(rank);
@@ -249,12 +261,12 @@ impl Analyzer {
                 self.alive.remove(&rank);
                 self.exits.insert(rank, exit.clone());
             }
-            Event::LogPrinted { line } => self.logs.take(at, line, self.counting),
+            Event::LogPrinted { line } => self.logs.take(at, line, counting),
             // what an emptied file leaves out of its numbers says nothing of how much is missing
-            Event::LogGap { gap } if self.counting && gap.reason != GapReason::Emptied => {
+            Event::LogGap { gap } if counting && gap.reason != GapReason::Emptied => {
                 self.log_bytes = self.log_bytes.saturating_add(gap.to.saturating_sub(gap.from));
             }
-            Event::Gap { what, dropped } => self.dropped(what, *dropped),
+            Event::Gap { what, dropped } if counting => self.dropped(what, *dropped),
             Event::StepDone { .. } if !self.exits.contains_key(&rank) => {
                 self.alive.insert(rank);
             }
@@ -284,8 +296,9 @@ impl Analyzer {
                 self.total_steps = seen.total.or(self.total_steps);
                 self.steps.seen(id, seen.step, seen.loss);
             }
-            Event::MetricReported { name, value, step } if self.counting => {
-                let is_within = step.is_none_or(|step| self.window.holds(step));
+            Event::MetricReported { name, value, step } if self.choice.has_trainer(id) => {
+                let is_within =
+                    step.map_or(self.counting, |step| self.steps.counting && self.choice.window.holds(step));
                 if is_within {
                     self.metrics.take(self.keys.known(id).0, name, (at, *step), *value);
                 }
@@ -312,7 +325,7 @@ impl Analyzer {
         let clock = HostClock { unsure_us: near.unwrap_or(clock.unsure_us), ..clock };
         let start = start.and_then(|fit| Some((fit.stamp(timing.start)?, fit.unsure_us(timing.start)?)));
         self.steps.step(id, (clock, start), timing);
-        if self.counting && self.window.holds(timing.step) && !self.keys.is_apart() {
+        if self.steps.counting && self.choice.window.holds(timing.step) && !self.keys.is_apart() {
             self.stragglers.step(self.steps.world(), key, timing);
         }
     }

@@ -2,10 +2,12 @@
 //! memory. How long a rank waited is measured by itself; clocks are compared to see whether they agree, and for nothing else.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::by_step::ByStep;
+use super::choice::Choice;
 use super::correlation::Correlation;
-use super::figures::{SlowStep, Span, Window};
+use super::figures::{SlowStep, Span};
 use super::gains::{CostSeries, Gains};
 use super::histogram::Histogram;
 use super::lateness::{self, Late};
@@ -110,7 +112,7 @@ impl Losses {
 /// The fold.
 #[derive(Debug, Clone)]
 pub(super) struct Steps {
-    window: Window,
+    pub(super) choice: Arc<Choice>,
     /// Whether what is told counts.
     pub(super) counting: bool,
     world: u32,
@@ -158,9 +160,9 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    pub(super) fn new(world: u32, window: Window) -> Self {
+    pub(super) fn new(world: u32, choice: Arc<Choice>) -> Self {
         Self {
-            window,
+            choice,
             counting: true,
             world,
             has_workers: false,
@@ -235,6 +237,7 @@ impl Steps {
                 _ => lost.push(span),
             }
         }
+        lost.retain(|span| self.first <= Some(span.to_step) && Some(span.from_step) <= self.newest);
         lost.truncate(SKIPS);
         lost
     }
@@ -285,13 +288,10 @@ impl Steps {
             return;
         }
         rank.by = StepsBy::Log;
-        if !self.counting {
+        if !self.counting || !self.choice.holds(step, id) {
             return;
         }
         self.count(step);
-        if !self.window.holds(step) {
-            return;
-        }
         match loss {
             Some(loss) if loss.is_finite() => {
                 self.losses.take(step, loss.into());
@@ -304,7 +304,7 @@ impl Steps {
 
     /// A step was heard to have ended.
     pub(super) fn ended(&mut self, step: u64, at: Stamp) {
-        if self.counting && self.window.holds(step) {
+        if self.counting && self.choice.window.holds(step) {
             self.ended.at(step).take(at);
         }
     }
@@ -335,11 +335,11 @@ impl Steps {
         if last.is_some_and(|last| last.step > timing.step) {
             self.close_all();
         }
-        if self.counting {
-            self.count(timing.step);
-        }
-        if !self.window.holds(timing.step) {
+        if !self.choice.window.holds(timing.step) {
             return;
+        }
+        if self.counting && self.choice.has_trainer(id) {
+            self.count(timing.step);
         }
         let world = self.world();
         let parts = self.open.entry(timing.step).or_default();
@@ -387,6 +387,14 @@ impl Steps {
         if whole && !self.is_apart {
             lateness::part_waits(&mut parts);
         }
+        let warm = parts.iter().any(|part| part.warm);
+        // all ranks decide which one came last
+        let all = parts;
+        let chosen = self.choice.parts(&all);
+        let parts: &[Part] = &chosen;
+        if parts.is_empty() {
+            return;
+        }
         let point = self.points.at(step);
         let losses = parts.iter().filter_map(|part| part.loss);
         let finite: Vec<f64> = losses.clone().filter(|loss| loss.is_finite()).map(f64::from).collect();
@@ -398,8 +406,7 @@ impl Steps {
         if !finite.is_empty() {
             self.losses.take(step, sum / finite.len() as f64);
         }
-        let warm = parts.iter().any(|part| part.warm);
-        for part in &parts {
+        for part in parts {
             let Some(rank) = self.ranks.get_mut(&part.id) else { continue };
             if part.warm {
                 rank.first_us = rank.first_us.max(Some(part.dur_us));
@@ -430,13 +437,13 @@ impl Steps {
         if self.whole.is_power_of_two() || self.whole.is_multiple_of(USUAL_EVERY) {
             self.usual_us = self.lengths.quantile(0.5).unwrap_or(u32::MAX);
         }
-        self.means(&parts);
-        let (last, phase) = self.judge(step, &parts, longest);
+        self.means(parts);
+        let (last, phase) = self.judge(step, &all, longest);
         let stopped = self.stands.stopped_in(step);
         let transfer = parts.iter().map(|part| u64::from(part.phases[Phase::Transfer.index()])).sum::<u64>();
         let transfer_us = u32::try_from(transfer / parts.len() as u64).unwrap_or(u32::MAX);
         self.keep_longest(SlowStep { step, us: longest, transfer_us, last, lost: phase, stop: stopped });
-        self.check_clocks(&parts);
+        self.check_clocks(&all);
     }
 
     /// Where the time of a whole step goes, all of its ranks together.

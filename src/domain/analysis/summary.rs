@@ -27,8 +27,9 @@ const LEFT_OUT: f64 = 0.05;
 const WHAT_IFS: usize = 5;
 
 pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
-    let Analyzer { spec, mut telemetry, logs, metrics, steps, episodes, collectives, silences, .. } =
-        analyzer;
+    let Analyzer {
+        choice, spec, mut telemetry, logs, metrics, steps, episodes, collectives, silences, ..
+    } = analyzer;
     let created = spec.created;
     let outcome = analyzer.outcome;
     let ended_at = outcome.as_ref().and_then(|outcome| outcome.at).or(analyzer.last_at);
@@ -36,7 +37,8 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     before_end(&mut unattended, outcome.as_ref().and_then(|outcome| outcome.at).unwrap_or(Stamp(i64::MAX)));
     let lengths_us = unattended.iter().map(|(from, to)| to.micros_since(*from).unsigned_abs());
     let unattended_us = lengths_us.fold(0, u64::saturating_add);
-    let (host_figures, gpus) = telemetry.figures();
+    let (mut host_figures, gpus) = telemetry.figures();
+    host_figures.retain(|figures| choice.has_host(&figures.host, &spec.placements));
     let clocks_apart = steps.clocks_apart.clone().and_then(|apart| apart.named(&analyzer.hosts));
     let nccl = analyzer.collective_totals.figures();
     let facts = facts::of(&spec, &telemetry.hosts, &analyzer.job, analyzer.total_steps);
@@ -52,6 +54,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let totals = Totals::of(&steps);
     RunAnalysis {
         run: spec.id.to_string(),
+        part: None,
         name: spec.name.clone(),
         created: Some(created),
         world: spec.world(),
@@ -77,7 +80,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         steps: step_figures(&spec, &steps, &all, &totals, analyzer.total_steps),
         phases: phases(&steps, &totals),
         what_if,
-        stragglers: episodes.iter().map(episode).collect(),
+        stragglers: episodes.iter().filter(|late| choice.has_rank(late.rank)).map(episode).collect(),
         loss: loss(&steps),
         loss_not_finite_at: steps.losses.not_finite,
         metrics: metrics.figures(),
@@ -99,6 +102,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         },
         nccl,
         facts,
+        incidents: Vec::new(),
         marks: Vec::new(),
         waits: analyzer.waits,
         estimates: estimates(&steps, &all),
@@ -110,6 +114,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             late: steps
                 .ranks
                 .into_iter()
+                .filter(|(id, _)| choice.has_trainer(*id))
                 .filter_map(|(id, rank)| Some((Rank(id.number), rank.late?)))
                 .collect(),
             steps: steps.points,
@@ -123,6 +128,7 @@ fn what_if(steps: &Steps) -> Vec<WhatIf> {
     let mut what_if: Vec<WhatIf> = steps
         .ranks
         .iter()
+        .filter(|(id, _)| steps.choice.has_trainer(**id))
         .flat_map(|(id, rank)| {
             let often = is_last_too_often(steps, rank);
             // of a few steps chance can't be ruled out, but where it is always the same one and costs a third of them
@@ -223,6 +229,7 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
     let with_workers: BTreeSet<Rank> =
         all.keys().filter(|id| id.worker().is_some()).map(|id| id.rank).collect();
     all.retain(|id, rank| id.worker().is_some() || rank.told > 0 || !with_workers.contains(&id.rank));
+    all.retain(|id, _| steps.choice.has_trainer(*id));
     let is_judged = steps.judged > 0;
     let tells_hidden = tells_hidden(spec, steps);
     let figures = all.into_iter().map(|(id, rank)| {

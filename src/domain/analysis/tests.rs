@@ -203,9 +203,53 @@ fn a_run_that_was_stopped_has_not_failed() {
 fn a_window_leaves_other_steps_out() {
     let run = late_run_in(100, 20, Window { from: 11, to: 30 });
     assert_eq!(run.steps.length.unwrap().count, 20);
-    assert_eq!((run.steps.first, run.steps.last), (Some(1), Some(100)), "what was told is known");
+    assert_eq!((run.steps.first, run.steps.last), (Some(11), Some(30)));
     assert_eq!(run.ranks[1].last_in, Some(20));
     near(run.loss.map(|loss| loss.last), f64::from(1.0_f32 / 30.0));
+}
+
+#[test]
+fn of_chosen_ranks_alone_is_told_and_all_judge_who_came_last() {
+    let told = |rank: u32| {
+        let ranks = Some([Rank(rank)].into());
+        let mut told = Told::of_choice(spec(2), Choice { ranks, ..Choice::default() });
+        for rank in 0..2 {
+            told.start(rank);
+            told.line(rank, "WARNING: low");
+        }
+        for step in 1..=20_u64 {
+            told.step(0, timing(step, [10, 20, 30, 20, 10, 10]));
+            told.step(1, timing(step, [30, 20, 30, 0, 10, 10]));
+        }
+        told.finish(RunEnd::Finished)
+    };
+    let (early, late) = (told(0), told(1));
+    let of = |run: &RunAnalysis| (run.ranks.len(), run.ranks[0].rank, run.ranks[0].last_in);
+    assert_eq!((of(&early), of(&late)), ((1, Rank(0), Some(0)), (1, Rank(1), Some(19))));
+    assert_eq!((early.steps.judged, early.steps.length.unwrap().count), (19, 19), "all have told them");
+    assert_eq!(
+        (early.log.lines, early.log.warnings, early.gpus.len(), late.gpus[0].rank),
+        (1, 1, 1, Rank(1))
+    );
+    for (run, data_us) in [(&early, 10_000.0), (&late, 30_000.0)] {
+        let data = run.phases.iter().find(|figures| figures.phase == Phase::Data);
+        near(data.map(|figures| figures.mean_us), data_us);
+    }
+    assert!(early.what_if.is_empty(), "{:?}", early.what_if);
+}
+
+#[test]
+fn moments_count_apart_from_steps() {
+    let mut told = Told::new(spec(1));
+    told.start(0);
+    for step in 1..=10_u64 {
+        told.analyzer.count(step > 2);
+        told.analyzer.count_moments(step > 4);
+        told.line(0, "WARNING: low");
+        told.step(0, timing(step, [10, 20, 30, 0, 0, 0]));
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!((run.steps.length.unwrap().count, run.log.warnings), (8, 6));
 }
 
 #[test]

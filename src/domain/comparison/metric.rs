@@ -99,7 +99,7 @@ pub static METRICS: [Metric; 22] = [
     of_steps("loss", Unit::Number, |run| plain(run.loss?.last)),
     of_run("last-loss", Unit::Number, |run| plain(run.loss?.last)),
     of_run("least-loss", Unit::Number, |run| plain(run.loss?.least)),
-    of_run("duration", Unit::Us, |run| plain(run.duration_us? as f64)),
+    of_run("duration", Unit::Us, |run| plain(run.duration_us.filter(|_| run.part.is_none())? as f64)),
     of_run("gpu-util", Unit::Percent, |run| {
         let known: Vec<f64> = run.gpus.iter().filter_map(|gpu| gpu.util_mean).collect();
         plain(known.iter().sum::<f64>() / known.len() as f64)

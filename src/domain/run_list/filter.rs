@@ -31,7 +31,7 @@ enum TextField {
     Host,
     Command,
     Kind,
-    /// The commit that was checked out: its beginning; `changed` where something differed from it.
+    /// The commit or the branch that was checked out: its beginning; `changed` where something differed from it.
     Git,
 }
 
@@ -138,7 +138,10 @@ fn has_text(run: &ListedRun<'_>, field: TextField, text: &str) -> bool {
         TextField::Kind => contains(run.spec.kind.name()),
         TextField::Git => run.spec.code.as_ref().is_some_and(|code| {
             let is_of = |commit: &String| !text.is_empty() && commit.starts_with(text);
-            code.commit.as_ref().is_some_and(is_of) || text == "changed" && code.dirty.is_some()
+            let is_on = |branch: &String| !text.is_empty() && branch.to_lowercase().starts_with(text);
+            code.commit.as_ref().is_some_and(is_of)
+                || code.branch.as_ref().is_some_and(is_on)
+                || text == "changed" && code.dirty.is_some()
         }),
         TextField::Any => name() || contains(run.spec.id.as_str()) || command() || host(),
     }

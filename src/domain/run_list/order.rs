@@ -28,7 +28,7 @@ pub enum RunOrder {
     Loss,
     /// The most samples a second first.
     Fastest,
-    /// Runs of one commit together, that of the latest launch first.
+    /// Runs of one commit together, that of the latest launch first; of one commit those first from which nothing differed.
     Git,
 }
 
@@ -100,8 +100,9 @@ impl RunOrder {
         runs.sort_by(|a, b| {
             let (a, b) = (listed(a), listed(b));
             let by_code = || {
-                let [a, b] = [code(a.spec), code(b.spec)].map(|code| code.map(|(commit, at)| (at, commit)));
-                b.cmp(&a)
+                let [of_a, of_b] =
+                    [code(a.spec), code(b.spec)].map(|code| code.map(|(commit, at)| (at, commit)));
+                of_b.cmp(&of_a).then_with(|| changes(a.spec).cmp(&changes(b.spec)))
             };
             let order = if self == Self::Git { by_code() } else { self.compare(&a, &b) };
             order.then_with(|| (b.spec.created, &b.spec.id).cmp(&(a.spec.created, &a.spec.id)))
@@ -129,6 +130,11 @@ impl RunOrder {
             }
         }
     }
+}
+
+/// What differed from the commit: nothing, then each change together, then what git could not tell.
+fn changes(spec: &RunSpec) -> (bool, Option<&str>) {
+    spec.code.as_ref().map_or((false, None), |code| (code.unclear, code.dirty.as_deref()))
 }
 
 /// The commit of the code that a run was launched with.

@@ -67,6 +67,12 @@ fn code_is_asked_for_by_the_beginning_of_its_commit() {
     assert_eq!(which("git~2a91"), [false, false, false], "only from its beginning");
     assert_eq!(which("git~changed"), [false, true, false]);
     assert_eq!(which("git~4f !git~changed"), [true, false, false]);
+    let on = |branch: &str| Some(Code { branch: Some(branch.into()), ..code(false).unwrap() });
+    let (main, fix) = (spec("a", on("main")), spec("a", on("Fix/loader")));
+    let on_which = |text: &str| [&main, &fix, &clean].map(|spec| passes(text, spec, None));
+    assert_eq!(on_which("git~main"), [true, false, false]);
+    assert_eq!(on_which("git~fix/"), [false, true, false]);
+    assert_eq!(on_which("git~loader"), [false, false, false], "only from its beginning");
     assert!(RunFilter::parse("git<4").unwrap_err().to_string().contains("git~part"));
     assert!(RunFilter::parse("loss<low").unwrap_err().to_string().contains("loss<0.5"));
 }
@@ -120,4 +126,30 @@ fn runs_of_one_commit_stand_together_and_unknown_code_comes_last() {
     let names: Vec<&str> = runs.iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(names, ["new a", "old a", "b", "c", "none"]);
     assert_eq!(RunOrder::named("git"), Some(RunOrder::Git));
+}
+
+#[test]
+fn of_one_commit_what_was_not_changed_stands_first_and_each_change_together() {
+    let of = |name: &str, dirty: Option<&str>, unclear: bool, minutes: i64| {
+        let commit = Some(COMMIT.to_owned());
+        let code = Code { commit, dirty: dirty.map(str::to_owned), unclear, ..Code::default() };
+        RunSpec { created: Stamp(minutes * 60_000_000), ..spec(name, Some(code)) }
+    };
+    let mut runs = [
+        of("unclear", None, true, 9),
+        of("old change", Some("aa"), false, 1),
+        of("other change", Some("bb"), false, 5),
+        of("old", None, false, 2),
+        of("change", Some("aa"), false, 7),
+        of("new", None, false, 3),
+    ];
+    RunOrder::Git.sort(&mut runs, |spec| ListedRun {
+        spec,
+        state: ListedState::Done,
+        duration_us: None,
+        bytes: None,
+        trained: None,
+    });
+    let names: Vec<&str> = runs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["new", "old", "change", "old change", "other change", "unclear"]);
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::{Action, RunMachine, StopCause};
 use crate::domain::ids::Rank;
 use crate::domain::log::LogLine;
+use crate::domain::outcome::RunOutcome;
 use crate::domain::root_cause::SETTLE_US;
 use crate::domain::run::{RankExit, RunStage};
 use crate::domain::time::{HostTime, Stamp};
+use crate::launcher::verdict;
 
 /// A line that comes so late was not read when it was printed: its moment is from the notes that its host makes of a file's length,
 /// one in so long, microseconds.
@@ -19,8 +21,7 @@ impl RunMachine {
     /// A rank's line may tell why it ends.
     pub(super) fn printed(&mut self, at: Stamp, rank: Rank, line: &Arc<LogLine>) {
         let printed = self.moment(at, rank, line.t);
-        let clock = self.host_of(rank).and_then(|host| self.clocks.get(host));
-        let unsure_us = line.t.and_then(|there| clock?.unsure_us(there)).map_or(0, i64::from);
+        let unsure_us = line.t.and_then(|there| self.unsure_us(rank, there)).map_or(0, i64::from);
         let (output, words) = self.words.entry(rank).or_default();
         let logged = output.line(printed, line);
         words.take(printed, &logged, output);
@@ -34,6 +35,17 @@ impl RunMachine {
     pub(super) fn moment(&self, at: Stamp, rank: Rank, there: Option<HostTime>) -> Stamp {
         let clock = self.host_of(rank).and_then(|host| self.clocks.get(host));
         there.and_then(|there| clock?.stamp(there)).unwrap_or(at)
+    }
+
+    /// By how much that may be off, microseconds; `None` where the host's clock is not known then.
+    fn unsure_us(&self, rank: Rank, there: HostTime) -> Option<u32> {
+        self.clocks.get(self.host_of(rank)?)?.unsure_us(there)
+    }
+
+    /// The outcome by how the ranks ended.
+    pub(super) fn verdict(&self) -> RunOutcome {
+        let words = |rank: Rank| Some(&self.words.get(&rank)?.1);
+        verdict::outcome(&self.spec, &self.exits, words, |rank, exit| self.unsure_us(rank, exit.t))
     }
 
     pub(super) fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {

@@ -71,6 +71,31 @@ fn what_is_heard_an_hour_later_comes_in_the_order_of_the_hosts() {
 }
 
 #[test]
+fn two_that_failed_are_ordered_no_finer_than_their_hosts_clocks_are_known() {
+    let of_pings = |rtt_us: u32| {
+        let mut machine = running();
+        for host in ["a", "b"] {
+            let mut clock = ClockFit::default();
+            clock.add(ClockSample { host_time: HostTime(9 * SECOND), offset_us: 0, rtt_us });
+            machine.know_clock(&HostId::from(host), clock);
+        }
+        let at = 9 * SECOND as i64;
+        rank_event(&mut machine, at + 120_000, 0, &exit_at(9 * SECOND + 100_000, 1, false));
+        rank_event(&mut machine, at + 150_000, 1, &exit_at(9 * SECOND + 120_000, 3, false));
+        finish(&mut machine)
+    };
+    let sure = of_pings(2);
+    assert!(sure.root == Some(Rank(0)) && sure.summary.contains("failed first: exit 1"), "{}", sure.summary);
+    let unsure = of_pings(40_000);
+    assert_eq!(unsure.root, Some(Rank(0)), "{}", unsure.summary);
+    assert!(
+        unsure.summary.contains("failed: exit 1; it or rank 1 (b:0) failed first: "),
+        "{}",
+        unsure.summary
+    );
+}
+
+#[test]
 fn what_two_ranks_printed_is_ordered_no_finer_than_their_hosts_clocks_are_known() {
     let of_pings = |rtt_us: u32| {
         let mut machine = running();

@@ -29,6 +29,7 @@ mod told;
 use std::io::Write;
 
 pub use pass::Exported;
+pub(super) use pass::during;
 pub use selection::{BadSteps, Selection, StepRange};
 
 use super::error::Error;

@@ -218,6 +218,12 @@ fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
     run
 }
 
+/// When the selected steps of the selected ranks were made, nanoseconds since the Unix epoch by the client's clock; `None` where no
+/// rank tells any, or none are selected.
+pub(in super::super) fn during(reader: &Reader, selection: &Selection) -> Option<Span> {
+    survey(reader, selection).chosen.during()
+}
+
 /// Which of those that train an event is about.
 fn trainer(origin: &Origin) -> Option<TrainerId> {
     match origin {

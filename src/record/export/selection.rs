@@ -1,4 +1,4 @@
-//! Which part of a recording is exported: one choice, and one place that decides, for all formats.
+//! Which part of a recording is exported or told of: one choice, and one place that decides, for all formats.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::time::Stamp;
 use crate::domain::trainer_keys::TrainerId;
 
-/// What to export; all of a recording by default.
+/// What of a recording is exported, or told of by its figures; all by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// From this moment; the start of the recording when absent.
@@ -110,6 +110,11 @@ impl<'a> Chosen<'a> {
     /// Tells from when to when the chosen steps were.
     pub(super) fn set_during(&mut self, span: Option<Span>) {
         self.during = span;
+    }
+
+    /// When the chosen steps were; `None` where none was, and where none are chosen.
+    pub(super) fn during(&self) -> Option<Span> {
+        self.during
     }
 
     /// The chosen ranks and where they run; empty where the recording does not tell.

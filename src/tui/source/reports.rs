@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::clock;
-use crate::domain::analysis::{Place, RunAnalysis, Window, findings};
+use crate::domain::analysis::{Place, findings};
 use crate::domain::comparison::{Side, compare};
+use crate::record::export::Selection;
 use crate::record::{Error, Reader, figures, marks};
 use crate::report::{diff_text, text};
 use crate::tui::core::{Msg, ReportOf, Reported};
@@ -84,17 +85,17 @@ fn words(paths: &[PathBuf], goes_on: &mut dyn FnMut(f64) -> bool) -> Result<Opti
     let readers = paths.iter().map(|path| figures::open(path)).collect::<Result<Vec<Reader>, _>>()?;
     match readers.as_slice() {
         [reader] => {
-            let run = figures::whole(reader, Window::default(), goes_on)?;
+            let run = figures::whole(reader, goes_on)?;
             Ok(run.map(|run| {
                 // that they can't be read is said where they are listed
-                let marks = marks::read(reader.path()).unwrap_or_default().all().to_vec();
-                let run = RunAnalysis { marks, ..run };
+                let run = run.with_marks(marks::read(reader.path()).unwrap_or_default().all());
                 let findings = findings(&run);
                 (text::render(&run, &findings), findings.iter().map(|finding| finding.place).collect())
             }))
         }
         [a, b] => {
-            let sides = figures::sides([a, b], goes_on)?;
+            let all = Selection::default();
+            let sides = figures::sides([(a, &all), (b, &all)], goes_on)?;
             let words = |[a, b]: [Side; 2]| diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
             Ok(sides.map(|sides| (words(sides), Vec::new())))
         }

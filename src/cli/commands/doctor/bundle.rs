@@ -202,7 +202,7 @@ fn hosts(checkup: &Checkup) -> String {
 }
 
 fn report(reader: &Reader) -> Option<String> {
-    let run = figures::whole(reader, crate::domain::analysis::Window::default(), &mut |_| true).ok()??;
+    let run = figures::whole(reader, &mut |_| true).ok()??;
     Some(text::render(&run, &crate::domain::analysis::findings(&run)))
 }
 

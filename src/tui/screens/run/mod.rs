@@ -17,6 +17,7 @@ pub mod whole;
 use std::sync::Arc;
 
 use crate::domain::ids::{Rank, RunId};
+use crate::domain::incidents::NOT_FOLLOWED;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
@@ -223,7 +224,7 @@ pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp
 
 /// What is said of a time that [`unattended`] tells: in a recording no client followed the run then, else another client may have.
 pub fn away_words(model: &Model) -> &'static str {
-    if model.is_replay() { "not followed for" } else { "not followed here for" }
+    if model.is_replay() { NOT_FOLLOWED } else { "not followed here for" }
 }
 
 /// Keeps the cursor true after the world changed, and selects the rank that broke the run.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::domain::alerts::{Alert, Place};
+use crate::domain::alerts::Place;
 use crate::domain::history::{RunHistory, RunPoint};
-use crate::domain::ids::{HostId, RunId};
+use crate::domain::ids::RunId;
+use crate::domain::incidents::{self, ClockJump, Incident};
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunStage;
-use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
-use crate::domain::world::{RunState, World};
+use crate::domain::world::RunState;
 use crate::tui::screens::{Mode, Model};
 
 /// Pieces of the axis of a run that goes on.
@@ -24,8 +24,8 @@ pub struct Whole {
     history: RunHistory,
     stages: Vec<(Stamp, RunStage)>,
     outcome: Option<RunOutcome>,
-    /// Since when its alerts were so and what they say, in the order in which they began.
-    alerts: Vec<(Stamp, String)>,
+    /// Its alerts, in the order in which they began.
+    alerts: Vec<Incident>,
     clock_jumps: Vec<ClockJump>,
     /// The number of its newest step.
     step: Option<u64>,
@@ -48,40 +48,12 @@ pub(super) fn keep(model: &mut Model) {
         history: run.history.clone(),
         stages: run.stages.clone(),
         outcome: run.outcome.clone(),
-        alerts: model.world.alerts.all().map(told).collect(),
-        clock_jumps: jumps_in(&model.world, run),
+        alerts: model.world.alerts.all().map(Incident::of_alert).collect(),
+        clock_jumps: incidents::clock_jumps(&model.world, run),
         step: newest_step(run),
     };
     let kept = if is_glimpse { &mut model.ui.run.glimpse } else { &mut model.ui.run.whole };
     *kept = Some(Arc::new(whole));
-}
-
-/// A host's clock went ahead of this machine's by so many microseconds: one of the two was set, or slept.
-pub(super) type ClockJump = (Stamp, HostId, i64);
-
-/// The jumps of the clocks of a run's hosts since it was asked for, in the order of time.
-fn jumps_in(world: &World, run: &RunState) -> Vec<ClockJump> {
-    let start = run.history.points.start();
-    let hosts = run.by_host.keys().filter_map(|host| Some((host, world.hosts.get(host)?)));
-    let each = hosts.flat_map(|(host, state)| {
-        let jumps = state.clock_jumps.iter().filter(|(at, _)| *at >= start);
-        jumps.map(|(at, by_us)| (*at, host.clone(), *by_us))
-    });
-    let mut jumps: Vec<ClockJump> = each.collect();
-    jumps.sort_by_key(|(at, ..)| *at);
-    jumps
-}
-
-/// Since when an alert is so, and what it says; without the run, which is the one that is shown.
-fn told(alert: &Alert) -> (Stamp, String) {
-    let Place { host, gpu, rank, .. } = alert.place.clone();
-    let place = Place { host, gpu, ..Place::default() }.to_string();
-    let place = match rank {
-        Some(rank) if place.is_empty() => format!("rank {rank}"),
-        Some(rank) => format!("rank {rank} ({place})"),
-        None => place,
-    };
-    (alert.since, [place.as_str(), &sanitize(&alert.words)].join(" ").trim_start().to_owned())
 }
 
 /// The number of the newest step of any that train.
@@ -152,8 +124,8 @@ pub fn outcome<'a>(model: &'a Model, run: &'a RunState) -> Option<&'a RunOutcome
     }
 }
 
-/// Since when alerts were so that are about the run or its hosts, and what they say.
-pub(super) fn alerts(model: &Model, run: &RunState) -> Vec<(Stamp, String)> {
+/// The alerts that are about the run or its hosts.
+pub(super) fn alerts(model: &Model, run: &RunState) -> Vec<Incident> {
     let shown = match seen(model, run) {
         Seen::Kept(whole) => return whole.alerts.clone(),
         Seen::Run(shown) => shown,
@@ -167,7 +139,7 @@ pub(super) fn alerts(model: &Model, run: &RunState) -> Vec<(Stamp, String)> {
         (None, None) => false,
     };
     let all = world.alerts.all().filter(|alert| is_of_it(&alert.place) && alert.since >= start);
-    all.map(told).collect()
+    all.map(Incident::of_alert).collect()
 }
 
 /// The jumps of the clocks of its hosts.
@@ -176,7 +148,7 @@ pub(super) fn clock_jumps(model: &Model, run: &RunState) -> Vec<ClockJump> {
         Seen::Kept(whole) => whole.clock_jumps.clone(),
         Seen::Run(shown) => {
             let away = model.away.as_deref().filter(|_| now(model, run).is_some());
-            jumps_in(away.unwrap_or(&model.world), shown)
+            incidents::clock_jumps(away.unwrap_or(&model.world), shown)
         }
     }
 }

@@ -5,6 +5,7 @@ use ratatui::style::{Modifier, Style};
 
 use crate::domain::history::{Mark, RunPoint};
 use crate::domain::ids::Rank;
+use crate::domain::incidents::IncidentKind;
 use crate::domain::run::{Placement, RunStage, Slot};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -15,7 +16,7 @@ use crate::tui::canvas::theme::letter;
 use crate::tui::core::layout::{Band, whole_columns};
 use crate::tui::screens::replay::selection::selected;
 use crate::tui::screens::run::frame::Frame;
-use crate::tui::screens::run::incidents::{Unusual, lost_hosts, noticed};
+use crate::tui::screens::run::incidents::{lost_hosts, noticed};
 use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::view::since_start;
@@ -163,9 +164,9 @@ fn happened(
             marks.push((from.plus_micros(to.micros_since(from) / 2), '!', warn));
         }
     }
-    marks.extend(noticed(model, run).iter().map(|(what, incident)| match what {
-        Unusual::Slow => (incident.at, '↑', warn),
-        Unusual::Cliff => (incident.at, '↓', warn),
+    marks.extend(noticed(model, run).iter().map(|incident| match incident.kind {
+        IncidentKind::SlowStep => (incident.at, '↑', warn),
+        _ => (incident.at, '↓', warn),
     }));
     let links = lost_hosts(model, run).flat_map(|outage| [Some(outage.from), outage.until]);
     marks.extend(links.flatten().map(|at| (at, '!', warn)));
