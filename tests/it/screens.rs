@@ -136,6 +136,7 @@ fn lease(gpu: u32, user: &str, own: bool) -> Lease {
         user: Some(user.to_owned()),
         own,
         pid: Some(7),
+        command: None,
         run: Some(RunId::new(1_795_000_000_000, u128::from(gpu))),
         name: Some("mnist".to_owned()),
         rank: Some(Rank(gpu)),
