@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::analyzed::Analyzed;
 use super::error::Error;
 use super::reader::Reader;
 use super::segments::Lock;
@@ -23,7 +24,8 @@ pub fn open(path: &Path) -> Result<Reader, Error> {
 }
 
 /// The figures of a recording, of the steps that lie in the window. `goes_on` is asked before each chunk, with the share that is
-/// read; `None` once it says no. What can't be read is left out, and said so in the figures.
+/// read; `None` once it says no. What can't be read is left out, and said so in the figures. Those of all steps of a long recording
+/// that is finished are kept beside it, and read from there the next time.
 ///
 /// # Errors
 /// [`Error::Nameless`] where it does not tell which run it is of.
@@ -33,23 +35,36 @@ pub fn whole(
     goes_on: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Option<RunAnalysis>, Error> {
     let spec = reader.spec().ok_or_else(|| Error::Nameless(reader.path().to_owned()))?;
-    let mut analyzer = Analyzer::new(Arc::new(spec.clone()), window);
-    let mut unreadable = 0_u64;
-    let chunks = reader.chunk_count();
-    for chunk in 0..chunks {
-        if !goes_on(chunk as f64 / chunks as f64) {
-            return Ok(None);
-        }
-        match reader.load(chunk) {
-            Ok(envelopes) => envelopes.iter().for_each(|timed| analyzer.take(&timed.envelope)),
-            Err(_) => unreadable += 1,
-        }
+    let kept = if window == Window::default() { Analyzed::of(reader) } else { None };
+    if let Some(analyzer) = kept.as_ref().and_then(Analyzed::read) {
+        return Ok(Some(finish(reader, analyzer, 0)));
     }
+    let mut analyzer = Analyzer::new(Arc::new(spec.clone()), window);
+    let mut unreadable = 0;
+    let chunks = reader.chunk_count();
+    let is_read = reader.each_chunk(
+        &mut |chunk| goes_on(chunk as f64 / chunks as f64),
+        &mut |envelopes| match envelopes {
+            Some(envelopes) => envelopes.iter().for_each(|envelope| analyzer.take(envelope)),
+            None => unreadable += 1,
+        },
+    );
+    if !is_read {
+        return Ok(None);
+    }
+    if let Some(kept) = kept.filter(|_| unreadable == 0) {
+        kept.keep(&analyzer);
+    }
+    Ok(Some(finish(reader, analyzer, unreadable)))
+}
+
+/// The figures of what was taken in of a recording, of which so many chunks can't be read.
+fn finish(reader: &Reader, analyzer: Analyzer, unreadable: u64) -> RunAnalysis {
     let damage = reader.integrity().damage();
     let damage = damage.or_else(|| (unreadable > 0).then(|| format!("{unreadable} damaged chunks left out")));
     let run = analyzer.finish(damage);
     let live = run.outcome.is_none() && Lock::is_held(reader.path());
-    Ok(Some(RunAnalysis { live, ..run }))
+    RunAnalysis { live, ..run }
 }
 
 /// Both sides of a comparison; where the runs differ in their steps, those that both have are read a second time. `goes_on` as

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::by_step::ByStep;
 use super::figures::{Cliffs, Counted, GpuFigures, HostFigures, Throttle};
 use super::trend;
@@ -26,7 +28,7 @@ const NAMES: usize = 16;
 const HARMLESS: [&str; 3] = ["gpu idle", "applications clocks setting", "sync boost"];
 
 /// Utilisation of some time.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UtilPoint {
     sum: u64,
     count: u32,
@@ -47,14 +49,14 @@ impl Merge for UtilPoint {
 }
 
 /// The fold.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Telemetry {
     pub(super) hosts: BTreeMap<HostId, HostFold>,
     gpus: BTreeMap<(HostId, GpuUuid), GpuFold>,
 }
 
 /// What is known of one host.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct HostFold {
     pub(super) info: Option<Arc<HostInfo>>,
     last: Option<Stamp>,
@@ -64,12 +66,14 @@ pub(super) struct HostFold {
     least_rtt_us: Option<u32>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct GpuFold {
     rank: Rank,
     index: u32,
     /// How often each percent was told; and without the drops, by which a drop is known.
+    #[serde(with = "percents")]
     all: [u32; 101],
+    #[serde(with = "percents")]
     usual: [u32; 101],
     low: Option<Low>,
     cliffs: Cliffs,
@@ -90,7 +94,7 @@ struct GpuFold {
 }
 
 /// A drop that goes on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Low {
     since: Stamp,
     us: u64,
@@ -305,6 +309,21 @@ impl GpuFold {
             throttle,
             events: Counted::all(&self.events),
         }
+    }
+}
+
+/// Counts by percent, as a list: serde knows no array of so many.
+mod percents {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(counts: &[u32; 101], to: S) -> Result<S::Ok, S::Error> {
+        counts.as_slice().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u32; 101], D::Error> {
+        let counts = Vec::<u32>::deserialize(from)?;
+        counts.try_into().map_err(|counts: Vec<u32>| D::Error::invalid_length(counts.len(), &"101 counts"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -22,6 +23,7 @@ use proptest::prelude::*;
 
 use super::events::{START, any_envelopes, run, run_id};
 use super::write;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::until;
 
 /// The world at a playhead, folded from the start.
@@ -321,6 +323,25 @@ fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&vec![0; 1 << 16], 1 << 16).unwrap();
     assert_eq!(moments(&mut player), (read, None));
+}
+
+#[test]
+fn the_second_report_of_a_long_recording_says_what_the_first_one_did() {
+    let (_folder, path, _) = long_one();
+    let states = path.with_file_name("run.mcap.states");
+    let report = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(["report", "--json"]).arg(&path).stdin(Stdio::null());
+        let output = command.env_clear().env("HOME", path.parent().unwrap()).output_in_time().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+        output.stdout
+    };
+    let first = report();
+    let kept = fs::read(&states).unwrap();
+    assert!(report() == first);
+    assert!(fs::read(&states).unwrap() == kept, "the second one has nothing to add");
+    fs::write(&states, flipped(&kept)).unwrap();
+    assert!(report() == first, "what is not as it was written is not believed");
 }
 
 #[test]
