@@ -335,6 +335,7 @@ impl RunMachine {
             | Reply::Runs(_)
             | Reply::Traces(_)
             | Reply::TracePiece(_)
+            | Reply::PastSamples { .. }
             | Reply::Sync(_)
             | Reply::Image(_)
             | Reply::BlobsTaken(_)

@@ -20,6 +20,8 @@ use crate::domain::unusual::{APART_US, CLIFF_SAMPLES, CLIFF_US, is_low, median_p
 
 /// Points of a GPU's utilisation over time, and of its memory over the steps.
 const POINTS: usize = 240;
+/// No pace is slower, microseconds.
+const SLOWEST_US: i64 = 3_600_000_000;
 /// Of fewer samples no mean is told of the time since the first step: at one a second a short run has next to none.
 pub(super) const FEW_SAMPLES: u32 = 10;
 /// Names of reasons and of events that are told apart.
@@ -60,6 +62,8 @@ pub(super) struct Telemetry {
 pub(super) struct HostFold {
     pub(super) info: Option<Arc<HostInfo>>,
     last: Option<Stamp>,
+    /// How long the last sample came after the one before it, microseconds.
+    apart_us: Option<i64>,
     cpu: (f64, u32),
     cpu_max: Option<f64>,
     memory_peak: Option<u64>,
@@ -124,6 +128,7 @@ impl Telemetry {
             Event::GpuHappened { event } => self.happened(id, event),
             Event::HostSampled { sample } => {
                 let since = host.last.replace(at).map(|last| at.micros_since(last));
+                let before = std::mem::replace(&mut host.apart_us, since);
                 if !running {
                     return;
                 }
@@ -132,7 +137,7 @@ impl Telemetry {
                     host.cpu_max = Some(host.cpu_max.map_or(percent, |most| most.max(percent)));
                 }
                 host.memory_peak = host.memory_peak.max(sample.memory_used.value().copied());
-                let since_us = since.filter(|us| (0..=APART_US).contains(us)).map(i64::unsigned_abs);
+                let since_us = since.filter(|us| tells_between(*us, before)).map(i64::unsigned_abs);
                 let Some(info) = &host.info else { return };
                 for (info, sample) in info.gpus.iter().zip(&sample.gpus) {
                     if let Some(gpu) = self.gpus.get_mut(&(id.clone(), info.uuid.clone())) {
@@ -182,6 +187,13 @@ impl Telemetry {
         let told = gpus.into_iter().filter(|(_, gpu)| !gpu.util.is_empty());
         told.map(|((host, _), gpu)| (format!("{host}:{}", gpu.index), gpu.util)).collect()
     }
+}
+
+/// Whether samples that lie so far apart tell of the time between them, in microseconds: those that are close do, and those of a pace
+/// that is as slow as it was `before`. A host alone notes the samples of a long run in minutes.
+fn tells_between(us: i64, before: Option<i64>) -> bool {
+    let pace_us = before.map_or(0, |before| before.clamp(0, SLOWEST_US) / 2 * 3);
+    (0..=pace_us.max(APART_US)).contains(&us)
 }
 
 fn mean((sum, count): (f64, u32)) -> Option<f64> {
