@@ -256,7 +256,7 @@ impl Notes {
 }
 
 /// How many bytes and how many samples these are.
-fn length(all: impl Iterator<Item = Record<'_>>) -> (u64, usize) {
+fn length<'a>(all: impl Iterator<Item = Record<'a>>) -> (u64, usize) {
     all.fold((0, 0), |(bytes, samples), record| (bytes + record.bytes.len() as u64, samples + 1))
 }
 
