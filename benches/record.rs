@@ -2,7 +2,7 @@
 //! hour in steps of 270 ms where nothing is said: 41 million phases, and a sample of 64 hosts of eight GPUs each second.
 //!
 //! It is written to the temporary folder, opened as the Replay screen opens it, drawn, and looked at in random places. A second process
-//! opens it, so that its memory is that of a replay alone.
+//! opens it, so that its memory is that of a replay alone; another two tell its report, the first and the second one of it.
 
 #![expect(
     clippy::print_stdout,
@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hvtui::clock::host_now;
+use hvtui::domain::analysis::{Window, findings};
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
@@ -30,7 +31,8 @@ use hvtui::domain::run::{RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::domain::waiting::Waiting;
-use hvtui::record::{Player, Reader, Recorder, Writer};
+use hvtui::record::{Player, Reader, Recorder, Writer, figures};
+use hvtui::report::text;
 use hvtui::tui::canvas::Caps;
 use hvtui::tui::core::{Msg, Screen};
 use hvtui::tui::screens::model::Model;
@@ -52,11 +54,13 @@ const PHASES: [u32; 6] = [8_000, 80_000, 130_000, 20_000, 22_000, 10_000];
 
 fn main() {
     let told: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    if let [word, path] = told.as_slice()
-        && word == "open"
-    {
-        look(Path::new(path));
-        return;
+    if let [word, path] = told.as_slice() {
+        let path = Path::new(path);
+        match word.as_str() {
+            "open" => return look(path),
+            "report" => return report(path),
+            _ => {}
+        }
     }
     let number = |place: usize, usual: u32| -> u32 {
         told.get(place).map_or(usual, |word| word.parse().unwrap_or_else(|_| panic!("{word} is no number")))
@@ -81,6 +85,13 @@ fn main() {
         let looked = Command::new(&again).arg("open").arg(path).status().expect("this program again");
         assert!(looked.success(), "{looked}");
         println!("states     {:.1} MB", states(path) as f64 / 1e6);
+    }
+    for way in ["report, first", "report, again"] {
+        println!("{way}");
+        let before = states(&client);
+        let told = Command::new(&again).arg("report").arg(&client).status().expect("this program again");
+        assert!(told.success(), "{told}");
+        println!("kept       {:.2} MB more", states(&client).saturating_sub(before) as f64 / 1e6);
     }
     fs::remove_dir_all(&folder).expect("the folder");
 }
@@ -294,6 +305,27 @@ fn look(path: &Path) {
     }
     println!("5 s back   {} of {}", spread(&mut backs), backs.len());
     println!("step back  {:.0} ms the first time, then {}", ms(steps.remove(0)), spread(&mut steps));
+    println!("memory     {} MB now, {} MB at most", memory("VmRSS:"), memory("VmHWM:"));
+}
+
+/// What `hvtui report` takes until its text is there.
+fn report(path: &Path) {
+    let begin = host_now().0;
+    let reader = figures::open(path).expect("a recording");
+    let opened = host_now().0;
+    let run = figures::whole(&reader, Window::default(), &mut |_| true).expect("a run").expect("its figures");
+    let read = host_now().0;
+    let words = text::render(&run, &findings(&run));
+    let told = host_now().0;
+    assert!(!words.is_empty());
+    let ms = |from: u64, to: u64| (to - from) as f64 / 1e3;
+    println!(
+        "told       {:.0} ms: opened in {:.0}, its figures in {:.0}, its words in {:.0}",
+        ms(begin, told),
+        ms(begin, opened),
+        ms(opened, read),
+        ms(read, told)
+    );
     println!("memory     {} MB now, {} MB at most", memory("VmRSS:"), memory("VmHWM:"));
 }
 

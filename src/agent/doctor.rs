@@ -76,6 +76,7 @@ pub(super) fn answer(
         mut ports,
         all_pairs,
         engine,
+        workdir,
         mut gpus,
         look_into,
     } = ask;
@@ -116,6 +117,7 @@ pub(super) fn answer(
             .with_run(run.map(|run| *run))
             .with_image(image)
             .with_engine(engine)
+            .with_workdir(workdir)
             .with_ports(ports)
             .with_all_pairs(all_pairs),
     );

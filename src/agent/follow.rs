@@ -30,14 +30,15 @@ use crate::supervise::adopt::{self, REBOOTED};
 use crate::supervise::attempts;
 use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
+use crate::supervise::samples;
 use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
-use crate::supervise::times;
 use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{
     Collectives, Follow, FromAgent, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
 };
+use crate::wire::samples::PastSamples;
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
 const LOOK: Duration = Duration::from_millis(250);
@@ -108,6 +109,8 @@ struct SupervisedRun {
     adopt_in: u32,
     /// Only what is there now is wanted.
     once: bool,
+    /// The host's samples of the last so many microseconds are wanted, and not told yet.
+    samples_us: Option<u64>,
     /// What was told of the pages of its ranks.
     pages: Pages,
     /// When its collectives are asked for.
@@ -164,6 +167,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<SupervisedRun, Unfollow
                 lag,
                 adopt_in: 0,
                 once,
+                samples_us: follow.samples_us,
                 pages: Pages::default(),
                 collecting: Collecting::default(),
                 attended,
@@ -254,6 +258,10 @@ impl SupervisedRun {
                     }
                 }
             }
+            // behind the starts of the ranks, without which no client knows that they ran
+            if !self.tell_samples(out, &about.run) {
+                return Ok(());
+            }
             let live = self.ranks.iter().filter(|rank| rank.announced && rank.exit.is_none());
             let live = live.filter_map(|rank| Some((rank.rank, rank.started.as_ref()?.process.pid)));
             for (rank, worker, standing) in self.pages.look(&self.dir, live, clock::host_now()) {
@@ -305,6 +313,18 @@ impl SupervisedRun {
             }
         }
         Ok(())
+    }
+
+    /// Tells the samples that this host has noted, where they are wanted. `false` when the receiver is gone.
+    fn tell_samples(&mut self, out: &Outgoing, run: &RunId) -> bool {
+        let Some(us) = self.samples_us.take() else { return true };
+        let noted = samples::since(&self.dir, HostTime(clock::host_now().0.saturating_sub(us)));
+        // the run is told all the same
+        let noted = noted.inspect_err(|error| tracing::warn!(%error, "samples of this host are not told"));
+        noted.unwrap_or_default().into_iter().all(|data| {
+            let samples = PastSamples { run: run.clone(), data: data.into() };
+            out.data_looking(FromAgent::PastSamples(samples), || self.see())
+        })
     }
 
     /// Looks how long the files of all ranks are, unless that was just done.
@@ -400,23 +420,6 @@ impl SupervisedRun {
         }
         Ok(())
     }
-}
-
-/// By when the bytes from `from` up to `to` of a file were there: by what was seen, before that by what its supervisor has noted. Its
-/// rank ended at `end`.
-fn moments(
-    tail: &mut Tail,
-    dir: &RunDir,
-    (rank, stream): (Rank, Stream),
-    (from, to): (u64, u64),
-    end: Option<HostTime>,
-) -> Vec<(u64, HostTime)> {
-    tail.see(dir);
-    let seen_from = tail.seen_from().clamp(from, to);
-    let noted =
-        if from < seen_from { times::moments(dir, rank, stream, from, seen_from) } else { Vec::new() };
-    let noted = noted.into_iter().map(|(length, t)| (length.min(seen_from), times::not_behind(t, end)));
-    noted.chain(tail.seen(seen_from, to)).collect()
 }
 
 /// What is said of a rank whose secret values are not known any more.
@@ -559,7 +562,7 @@ impl RankView {
                             tail.rewind(until);
                             if stream != Stream::Report {
                                 let end = self.exit.as_ref().map(|exit| exit.t);
-                                let moments = moments(tail, dir, (rank, stream), (offset, until), end);
+                                let moments = tail.moments(dir, (rank, stream), (offset, until), end);
                                 let written = Written::each(&run(), (rank, stream), &moments);
                                 due.extend(written.into_iter().map(FromAgent::Written));
                             }

@@ -192,6 +192,7 @@ impl Queue {
                     self.sent += match &message {
                         FromAgent::Chunk(chunk) => chunk.data.len() as u64,
                         FromAgent::TracePiece(piece) => piece.data.len() as u64,
+                        FromAgent::PastSamples(samples) => samples.data.len() as u64,
                         _ => 0,
                     };
                     return message;

@@ -654,6 +654,7 @@ mod tests {
                 hurry: false,
                 attempt: None,
                 stop,
+                samples_us: None,
                 steps_by: Vec::new(),
             })
         };

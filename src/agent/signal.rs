@@ -22,7 +22,8 @@ use crate::wire::message::FromAgent;
 use crate::wire::signal::{SignalAsk, SignalTold};
 
 /// Roles of hvtui's binary that a run consists of.
-const ROLES: [&str; 6] = ["supervise", "rank-wrap", "launch-wrap", "node-wrap", "rank-shim", "rsh-agent"];
+const ROLES: [&str; 7] =
+    ["supervise", "rank-wrap", "launch-wrap", "node-wrap", "sample-host", "rank-shim", "rsh-agent"];
 /// What is said of a process that is not there.
 const GONE: &str = "it has ended; its pid may belong to another process now";
 

@@ -17,12 +17,14 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use super::redact::Before;
 use super::sightings::Sightings;
 use crate::clock;
-use crate::domain::log::GapReason;
+use crate::domain::ids::Rank;
+use crate::domain::log::{GapReason, Stream};
 use crate::domain::time::HostTime;
 use crate::supervise::SuperviseError;
 use crate::supervise::numbering::Numbering;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::spool::kept_from;
+use crate::supervise::times;
 use crate::wire::chunk::CHUNK_BYTES;
 use crate::wire::message::Follow;
 
@@ -207,14 +209,27 @@ impl Tail {
 
     /// By when the bytes from `from` up to `to` were there, as far as they came since the first look, each moment with how long the
     /// file was then. Nothing before `from` is asked for again.
-    pub(super) fn seen(&mut self, from: u64, to: u64) -> Vec<(u64, HostTime)> {
+    fn seen(&mut self, from: u64, to: u64) -> Vec<(u64, HostTime)> {
         self.sightings.forget(from);
         self.sightings.moments(from, to)
     }
 
-    /// How long it was at the first look.
-    pub(super) fn seen_from(&self) -> u64 {
-        self.sightings.begin()
+    /// By when the bytes from `from` up to `to` of what a rank has printed were there: by what was seen, before that by what its
+    /// supervisor has noted. The rank ended at `end`.
+    pub(super) fn moments(
+        &mut self,
+        dir: &RunDir,
+        (rank, stream): (Rank, Stream),
+        (from, to): (u64, u64),
+        end: Option<HostTime>,
+    ) -> Vec<(u64, HostTime)> {
+        self.see(dir);
+        // how long it was at the first look
+        let seen_from = self.sightings.begin().clamp(from, to);
+        let noted =
+            if from < seen_from { times::moments(dir, rank, stream, from, seen_from) } else { Vec::new() };
+        let noted = noted.into_iter().map(|(length, t)| (length.min(seen_from), times::not_behind(t, end)));
+        noted.chain(self.seen(seen_from, to)).collect()
     }
 }
 

@@ -146,6 +146,9 @@ pub enum Command {
     /// Do here what a launcher on another host wants done
     #[command(hide = true)]
     NodeWrap(RunDirArgs),
+    /// Note what this host and its GPUs do while a run goes on
+    #[command(hide = true)]
+    SampleHost(RunDirArgs),
     /// Become the rank that a launcher has started
     #[command(hide = true)]
     RankShim,
@@ -486,7 +489,7 @@ pub struct RankWrapArgs {
     pub rank: u32,
 }
 
-/// `launch-wrap` and `node-wrap`.
+/// `launch-wrap`, `node-wrap` and `sample-host`.
 #[derive(Debug, Args)]
 pub struct RunDirArgs {
     /// The run directory

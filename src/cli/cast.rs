@@ -176,6 +176,7 @@ impl<'a> Writer<'a> {
         while self.player.looks_ahead() {
             let told = self.player.look_ahead().map(|told| match told {
                 LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
+                LookedAhead::Phases(window) => Msg::PhaseWindow(window),
                 LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
                 LookedAhead::Line(at) => Msg::LineFound(at),
             });

@@ -55,6 +55,7 @@ pub(super) fn world() -> World {
         user: Some("li".to_owned()),
         own: false,
         pid: Some(40_213),
+        command: None,
         run: Some(RunId::new(1_795_000_000_000, 7)),
         name: Some("mnist".to_owned()),
         rank: Some(Rank(0)),

@@ -185,6 +185,7 @@ async fn stream(
                 | Output::Signal(..)
                 | Output::Traces(..)
                 | Output::TracePiece(..)
+                | Output::PastSamples { .. }
                 | Output::Forgotten(..)
                 | Output::Preflight(..)
                 | Output::Checked(..)

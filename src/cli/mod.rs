@@ -253,6 +253,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::RankWrap(args) => Ok(commands::roles::rank_wrap(args)),
         Command::LaunchWrap(args) => Ok(commands::roles::launch_wrap(args)),
         Command::NodeWrap(args) => Ok(commands::roles::node_wrap(args)),
+        Command::SampleHost(args) => Ok(commands::roles::sample_host(args)),
         Command::RankShim => Ok(commands::roles::rank_shim()),
         Command::LookInside(args) => Ok(commands::roles::look_inside(&args.ask)),
         Command::RshAgent(args) => Ok(commands::roles::rsh_agent(args)),
@@ -270,6 +271,7 @@ fn holds_secrets(command: Option<&Command>) -> bool {
                 | Command::RankWrap(_)
                 | Command::LaunchWrap(_)
                 | Command::NodeWrap(_)
+                | Command::SampleHost(_)
                 | Command::RankShim
                 | Command::LookInside(_)
                 | Command::RshAgent(_)

@@ -22,6 +22,7 @@ use crate::supervise::container::look::ANSWER;
 use crate::supervise::daemon::{self, Reply};
 use crate::supervise::engine;
 use crate::supervise::rank_wrap;
+use crate::supervise::samples::{self, TakeSample};
 use crate::wire::handshake::MAGIC;
 
 /// Our own fault, in sysexits' words.
@@ -140,6 +141,11 @@ pub fn launch_wrap(dir: &Path) -> i32 {
 /// `hvtui node-wrap --dir DIR`: takes the orders of a launcher on another host.
 pub fn node_wrap(dir: &Path) -> i32 {
     engine::node::run(dir).unwrap_or_else(|error| complain(&error))
+}
+
+/// `hvtui sample-host --dir DIR`: notes what this host and its GPUs do while a run goes on.
+pub fn sample_host(dir: &Path, telemetry: impl FnOnce() -> TakeSample) -> i32 {
+    samples::keep(dir, telemetry).map_or_else(|error| complain(&error), |()| 0)
 }
 
 /// `hvtui rank-shim`: what a launcher takes for a rank.

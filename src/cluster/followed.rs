@@ -5,6 +5,7 @@
 //! that the request named. What it repeats after a lost link is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::lines::{RankFiles, Told};
 use crate::domain::event::Event;
@@ -12,11 +13,13 @@ use crate::domain::gpu::Reading;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::plausible;
 use crate::domain::redaction::Masks;
 use crate::domain::run::RankExit;
 use crate::domain::time::{HostTime, Stamp};
 use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{Follow, Noted, Stop, ToAgent};
+use crate::wire::samples::PastSamples;
 
 /// How many notes a host may write about one run.
 const NOTES: u64 = 1000;
@@ -208,6 +211,18 @@ impl Followed {
             share.notes = noted.number + 1;
         }
         Some(Event::RunNoted { host: noted.host, note: noted.note })
+    }
+
+    /// Samples that the host has noted during a run, without the secret values of runs. They are asked for once.
+    pub(crate) fn past_samples(&mut self, past: &PastSamples) -> Vec<(HostTime, Arc<HostSample>)> {
+        let Some(share) = self.runs.get_mut(&past.run) else { return Vec::new() };
+        share.follow.samples_us = None;
+        let samples = past.samples().into_iter().map(|(t, mut sample)| {
+            plausible::bound_sample(&mut sample);
+            self.mask_commands(&mut sample);
+            (t, Arc::new(sample))
+        });
+        samples.collect()
     }
 
     /// Hides these values from now on in all that is heard of the run.

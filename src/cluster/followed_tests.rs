@@ -15,6 +15,7 @@ fn follow(run: &RunId, ranks: &[u32]) -> Follow {
         once: false,
         attempt: None,
         stop: None,
+        samples_us: None,
         steps_by: Vec::new(),
     }
 }
@@ -132,4 +133,29 @@ fn a_further_attempt_goes_on_where_the_last_one_ended() {
     let mut whole = follow(&run, &[0]);
     followed.begin(&mut whole);
     assert_eq!(whole.from, [(Rank(0), Stream::Stdout, 0)]);
+}
+
+#[test]
+fn what_a_host_has_noted_is_taken_for_a_followed_run_and_asked_for_once() {
+    let run = RunId::new(1, 1);
+    let sample = HostSample {
+        cpu_percent: Reading::Value(7.0),
+        memory_used: Reading::Unsupported,
+        load: Reading::Unsupported,
+        net_rx: Reading::Unsupported,
+        net_tx: Reading::Unsupported,
+        gpus: Vec::new(),
+    };
+    let data = crate::wire::samples::record(HostTime(5), &sample).unwrap().into();
+    let past = PastSamples { run: run.clone(), data };
+    let mut followed = Followed::default();
+    assert!(followed.past_samples(&past).is_empty());
+    followed.begin(&mut Follow { samples_us: Some(7), ..follow(&run, &[0]) });
+    let asked = |followed: &Followed| {
+        let [ToAgent::Follow(again)] = &followed.resume()[..] else { panic!("one request") };
+        again.samples_us
+    };
+    assert_eq!(asked(&followed), Some(7));
+    assert_eq!(followed.past_samples(&past), [(HostTime(5), Arc::new(sample))]);
+    assert_eq!(asked(&followed), None);
 }

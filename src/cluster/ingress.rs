@@ -194,6 +194,7 @@ impl Ingress {
         let bytes = match message {
             FromAgent::Chunk(chunk) => chunk.data.len(),
             FromAgent::TracePiece(piece) => piece.data.len(),
+            FromAgent::PastSamples(samples) => samples.data.len(),
             _ => return None,
         };
         self.received = self.received.saturating_add(bytes as u64);

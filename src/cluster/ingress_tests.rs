@@ -14,6 +14,7 @@ use crate::domain::time::HostTime;
 use crate::wire::chunk::{Chunk, Written};
 use crate::wire::frame::Decoder;
 use crate::wire::message::{Credit, Follow, ListRuns, Noted, RunRef, Runs, Sampled};
+use crate::wire::samples::PastSamples;
 
 fn frame(message: &FromAgent) -> Frame {
     let mut bytes = BytesMut::new();
@@ -46,6 +47,7 @@ fn following() -> Ingress {
         hurry: false,
         attempt: None,
         stop: None,
+        samples_us: None,
         steps_by: Vec::new(),
     }));
     ingress
@@ -81,6 +83,19 @@ fn the_piece_that_crosses_the_line_may_come_and_the_next_ends_the_link() {
     assert_eq!(verdicts, [true; 3]);
     let Verdict::Refused(why) = ingress.admit(at(0), &piece) else { panic!("it went on") };
     assert!(why.contains("than it was granted: 65536 bytes of 32768"), "{why}");
+}
+
+#[test]
+fn what_a_host_has_noted_needs_a_request_and_counts_for_the_credit() {
+    let mut ingress = following();
+    ingress.sent(&ToAgent::Credit(Credit { until: 16 << 10 }));
+    let noted = |run, bytes| {
+        frame(&FromAgent::PastSamples(PastSamples { run, data: Bytes::from(vec![b'y'; bytes]) }))
+    };
+    assert!(matches!(ingress.admit(at(0), &noted(RunId::new(2, 2), 1)), Verdict::Dropped));
+    assert!(is_admitted(&ingress.admit(at(0), &noted(run(), 16 << 10))));
+    let Verdict::Refused(why) = ingress.admit(at(0), &noted(run(), 16 << 10)) else { panic!("it went on") };
+    assert!(why.contains("than it was granted"), "{why}");
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! What goes to the tasks of hosts and what comes from them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::link::LinkTarget;
 use crate::domain::container::ImageId;
 use crate::domain::event::{Event, Origin};
+use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::time::Stamp;
+use crate::domain::time::{HostTime, Stamp};
 use crate::wire::doctor::Checked;
 use crate::wire::image::ImageTold;
 use crate::wire::mesh::MeshTold;
@@ -98,6 +100,13 @@ pub enum Reply {
     Traces(Traces),
     /// A piece of such a trace.
     TracePiece(TracePiece),
+    /// Samples of the host that were taken while no client looked, each with when, in order.
+    PastSamples {
+        /// The run during which.
+        run: RunId,
+        /// The samples.
+        samples: Vec<(HostTime, Arc<HostSample>)>,
+    },
     /// How far it is with a folder that is copied there.
     Sync(SyncTold),
     /// How far it is with a container image that is copied there.

@@ -53,6 +53,7 @@ impl ReceiveQueue {
                 | FromAgent::Finished(_)
                 | FromAgent::Traces(_)
                 | FromAgent::TracePiece(_)
+                | FromAgent::PastSamples(_)
         )
     }
 
@@ -100,6 +101,7 @@ fn bytes(message: &FromAgent) -> u64 {
     match message {
         FromAgent::Chunk(chunk) => chunk.data.len() as u64,
         FromAgent::TracePiece(piece) => piece.data.len() as u64,
+        FromAgent::PastSamples(samples) => samples.data.len() as u64,
         _ => 0,
     }
 }
@@ -161,6 +163,13 @@ fn decode(message: FromAgent, host: &HostId, followed: &mut Followed, parts: &mu
         }
         FromAgent::Traces(m) => return parts.push_back(Incoming::Reply(Reply::Traces(m))),
         FromAgent::TracePiece(m) => return parts.push_back(Incoming::Reply(Reply::TracePiece(m))),
+        FromAgent::PastSamples(m) => {
+            let samples = followed.past_samples(&m);
+            if !samples.is_empty() {
+                parts.push_back(Incoming::Reply(Reply::PastSamples { run: m.run, samples }));
+            }
+            return;
+        }
         _ => return,
     };
     for told in events {

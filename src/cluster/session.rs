@@ -437,7 +437,8 @@ async fn receive(task: &mut HostTask, message: FromAgent, said: &Said) -> Result
         | FromAgent::Collectives(_)
         | FromAgent::Finished(_)
         | FromAgent::Traces(_)
-        | FromAgent::TracePiece(_) => Ok(()),
+        | FromAgent::TracePiece(_)
+        | FromAgent::PastSamples(_) => Ok(()),
     }
 }
 

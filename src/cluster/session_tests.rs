@@ -141,6 +141,7 @@ fn follow() -> ToAgent {
         once: false,
         attempt: None,
         stop: None,
+        samples_us: None,
         steps_by: Vec::new(),
     })
 }

@@ -185,6 +185,7 @@ impl SimulatedRun {
                 user: Some("you".to_owned()),
                 own: true,
                 pid: Some(rank.pid),
+                command: None,
                 run: Some(self.plan.run.clone()),
                 name: Some(self.plan.name.clone()),
                 rank: Some(rank.rank),

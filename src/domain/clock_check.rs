@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ids::HostId;
 use super::time::Stamp;
@@ -22,7 +22,7 @@ const SHOWN_BY: usize = 3;
 const SLACK_US: i64 = 500;
 
 /// How a rank went through the allreduce that ends a step, by the client's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Passage {
     /// Which host it is on.
     pub host: usize,
@@ -46,7 +46,7 @@ impl Passage {
 }
 
 /// Two hosts of which one step says that their clocks can't both be right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Contradiction {
     behind: usize,
     ahead: usize,
@@ -54,7 +54,7 @@ struct Contradiction {
 }
 
 /// Two clocks that are apart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClocksApart<Host = HostId> {
     /// The host whose ranks seem to leave too early.
     pub behind: Host,
@@ -77,7 +77,7 @@ impl ClocksApart<usize> {
 }
 
 /// The newest steps of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ClockCheck {
     /// Of each, what contradicts.
     recent: VecDeque<Vec<Contradiction>>,

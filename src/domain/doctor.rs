@@ -81,6 +81,8 @@ pub struct HostContext {
     pub clock: ClockFit,
     /// The container engine that the hosts file names.
     pub engine: Option<String>,
+    /// The working directory that it names.
+    pub workdir: Option<String>,
 }
 
 /// The program of a launch as its ranks find it on a host, and what it may import where it is a Python.

@@ -11,7 +11,7 @@ use super::missing::Missing;
 use super::nccl_timing::CollectiveTiming;
 use super::outage::Outages;
 use super::run::RankExit;
-use super::series::{Merge, Series};
+use super::series::{Merge, Series, width_after};
 use super::step_losses::StepLosses;
 use super::time::Stamp;
 use super::timing::{Phase, SeenStep, StepTiming};
@@ -88,7 +88,7 @@ impl From<PhaseRow> for PhasePoint {
 
 impl PhasePoint {
     /// Of a step with these totals of its phases.
-    fn of(timing: &StepTiming, totals: [u64; Phase::COUNT]) -> Self {
+    pub(super) fn of(timing: &StepTiming, totals: [u64; Phase::COUNT]) -> Self {
         let us = |us: u64| u32::try_from(us).unwrap_or(u32::MAX);
         Self {
             longest_us: timing.dur_us,
@@ -241,6 +241,16 @@ impl Merge for RunPoint {
     }
 }
 
+/// How many points each of so many that train has.
+fn phase_points(trainers: usize) -> usize {
+    (PHASE_POINTS / trainers.max(1)).clamp(LEAST_PHASE_POINTS, MOST_PHASE_POINTS)
+}
+
+/// How long a point of where the time went lasts when so much of a run is told in which so many train, microseconds.
+pub fn phase_width_us(length_us: i64, trainers: usize) -> i64 {
+    width_after(length_us, phase_points(trainers))
+}
+
 /// A loss that counts: what is no number has no place in a chart.
 fn finite(loss: Option<f32>) -> Option<f32> {
     loss.filter(|loss| loss.is_finite())
@@ -323,8 +333,7 @@ impl RunHistory {
         let number = number.0 as usize;
         if number >= self.phases.len() && number < MOST_TRAINERS {
             let trainers = self.loads.len().max(number + 1);
-            let points = (PHASE_POINTS / trainers).clamp(LEAST_PHASE_POINTS, MOST_PHASE_POINTS);
-            let points = points.min(self.points.most());
+            let points = phase_points(trainers).min(self.points.most());
             self.phases.resize(trainers, Series::new(self.points.start(), points));
         }
         if let Some(phases) = self.phases.get_mut(number) {

@@ -1,7 +1,7 @@
 //! What went wrong or stands out in a run, and when: the keys `{` and `}` stop there, the strip of the whole run shows some of it,
 //! `hvtui report` lists it. Pure.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::alerts::{Alert, AlertKind, Place};
 use super::history::{Mark, RunHistory};
@@ -26,7 +26,7 @@ const CLIFFS: usize = 32;
 pub const NOT_FOLLOWED: &str = "not followed for";
 
 /// What an incident is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IncidentKind {
     /// An alert began.
     Alert(AlertKind),
@@ -71,19 +71,14 @@ impl IncidentKind {
     }
 }
 
-impl Serialize for IncidentKind {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.name())
-    }
-}
-
 /// One incident.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
     /// When.
     #[serde(serialize_with = "rfc3339")]
     pub at: Stamp,
     /// What it is.
+    #[serde(serialize_with = "by_name")]
     pub kind: IncidentKind,
     /// The ranks that it is about, where it is about some.
     pub ranks: Vec<Rank>,
@@ -93,9 +88,16 @@ pub struct Incident {
     pub words: String,
 }
 
+/// For people and JSON in words; where it is kept beside a recording as it is.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn rfc3339<S: Serializer>(at: &Stamp, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&at.rfc3339())
+    if to.is_human_readable() { to.serialize_str(&at.rfc3339()) } else { at.serialize(to) }
+}
+
+/// As [`rfc3339`].
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn by_name<S: Serializer>(kind: &IncidentKind, to: S) -> Result<S::Ok, S::Error> {
+    if to.is_human_readable() { to.serialize_str(kind.name()) } else { kind.serialize(to) }
 }
 
 impl Incident {

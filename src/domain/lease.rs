@@ -20,6 +20,9 @@ pub struct Lease {
     /// The process that holds it.
     #[serde(default)]
     pub pid: Option<u32>,
+    /// What that process was started with, where no run is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// The run, where the holder says so.
     #[serde(default)]
     pub run: Option<RunId>,
@@ -35,13 +38,14 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// `li for run 7QK2 (mnist)`, without what is not known.
+    /// `li for run 7QK2 (mnist)`, without what is not known; `li (pid 7: python3 hold.py)` where no run is told.
     pub fn holder(&self) -> String {
         let user = self.user.as_deref().unwrap_or("someone");
         let run = self.run.as_ref().map(|run| format!(" for run {}", run.short())).unwrap_or_default();
         let name = self.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let pid = self.pid.filter(|_| self.run.is_none());
-        let pid = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let command = self.command.as_ref().map(|command| format!(": {command}")).unwrap_or_default();
+        let pid = pid.map(|pid| format!(" (pid {pid}{command})")).unwrap_or_default();
         format!("{user}{run}{name}{pid}")
     }
 }
@@ -126,6 +130,7 @@ mod tests {
             user: None,
             own: false,
             pid: Some(pid),
+            command: None,
             run: None,
             name: None,
             rank: None,
@@ -157,6 +162,7 @@ mod tests {
             user: None,
             own: false,
             pid: None,
+            command: None,
             run: None,
             name: None,
             rank: None,
@@ -166,6 +172,8 @@ mod tests {
         lease.user = Some("li".to_owned());
         lease.pid = Some(7);
         assert_eq!(lease.holder(), "li (pid 7)");
+        lease.command = Some("python3 hold.py".to_owned());
+        assert_eq!(lease.holder(), "li (pid 7: python3 hold.py)");
         let run = RunId::new(1, 2);
         lease.name = Some("mnist".to_owned());
         lease.run = Some(run.clone());

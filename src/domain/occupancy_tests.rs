@@ -31,6 +31,7 @@ fn lease(own: bool) -> Lease {
         user: Some("li".to_owned()),
         own,
         pid: Some(9),
+        command: None,
         run: None,
         name: None,
         rank: None,

@@ -180,7 +180,7 @@ pub fn bound_leases(leases: &mut Leases) {
     leases.held.truncate(GPUS);
     leases.beside.truncate(GPUS);
     for lease in leases.held.iter_mut().chain(&mut leases.beside) {
-        for text in [&mut lease.user, &mut lease.name].into_iter().flatten() {
+        for text in [&mut lease.user, &mut lease.name, &mut lease.command].into_iter().flatten() {
             cut(text, NAME);
         }
     }
@@ -542,6 +542,7 @@ mod tests {
             user: Some(long()),
             own: false,
             pid: None,
+            command: Some(long()),
             run: None,
             name: Some(long()),
             rank: None,
@@ -561,7 +562,8 @@ mod tests {
         assert_eq!((leases.held.len(), leases.beside.len(), leases.queue.len()), (GPUS, GPUS, LIST));
         assert_eq!(leases.queue[0].gpus.len(), GPUS);
         let (held, beside, waits) = (&leases.held[0], &leases.beside[0], &leases.queue[0]);
-        for text in [&held.user, &held.name, &beside.user, &beside.name].into_iter().flatten() {
+        let texts = [&held.user, &held.name, &held.command, &beside.user, &beside.name, &beside.command];
+        for text in texts.into_iter().flatten() {
             assert_eq!(text.chars().count(), NAME + 1);
         }
         assert_eq!([&waits.user, &waits.name].map(|text| text.chars().count()), [NAME + 1; 2]);

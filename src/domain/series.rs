@@ -8,6 +8,15 @@ use super::time::Stamp;
 /// How long a point of a new series lasts, microseconds.
 const FIRST_WIDTH_US: i64 = 50_000;
 
+/// How long a point of a series of at most `most` points lasts when so much time is told, microseconds.
+pub(super) fn width_after(length_us: i64, most: usize) -> i64 {
+    let mut width_us = FIRST_WIDTH_US;
+    while length_us / width_us >= most.max(2) as i64 {
+        width_us = width_us.saturating_mul(2);
+    }
+    width_us
+}
+
 /// What one point keeps of the time that it stands for.
 pub trait Merge {
     /// Takes the point beside it in.
@@ -27,6 +36,11 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
     /// An empty series of at most `most` points, at least 2.
     pub fn new(start: Stamp, most: usize) -> Self {
         Self { start, width_us: FIRST_WIDTH_US, most: most.max(2), points: Vec::new() }
+    }
+
+    /// An empty series of at most `most` points that each last so long, microseconds, until there are more.
+    pub(super) fn of_width(start: Stamp, width_us: i64, most: usize) -> Self {
+        Self { start, width_us: width_us.max(1), most: most.max(2), points: Vec::with_capacity(most) }
     }
 
     /// How many points there are at most.
@@ -186,6 +200,20 @@ mod tests {
         assert_eq!(seen(0, 250_000, 0), Some(Peak(9, 2)));
         assert_eq!(seen(250_000, 300_000, 1_000_000), None, "what comes later is not known");
         assert_eq!(Series::<Peak>::new(Stamp(5), 4).between(Stamp(0), Stamp(9), |_| 9), None);
+    }
+
+    #[test]
+    fn how_long_points_last_is_known_before_they_are_told() {
+        for (length, most) in [(0, 4), (199_999, 4), (200_000, 4), (3_600_000_000, 64), (3_600_000_000, 256)] {
+            let mut series = Series::new(Stamp(0), most);
+            take(&mut series, length, 1);
+            assert_eq!(width_after(length, most), series.width_us(), "{length} {most}");
+        }
+        let mut series = Series::of_width(Stamp(0), 70_000, 3);
+        take(&mut series, 209_999, 1);
+        assert_eq!((series.width_us(), series.points().len()), (70_000, 3));
+        take(&mut series, 210_000, 1);
+        assert_eq!((series.width_us(), series.points().len()), (140_000, 2));
     }
 
     #[test]

@@ -18,6 +18,7 @@ fn live(number: u128, name: &str) -> AlertObject {
         user: Some("li".to_owned()),
         own: true,
         pid: None,
+        command: None,
         run: Some(RunId::new(1, number)),
         name: Some(name.to_owned()),
         rank: None,

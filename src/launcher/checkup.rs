@@ -35,6 +35,7 @@ pub fn contexts(configs: &[HostConfig]) -> Contexts {
         ports: Vec::new(),
         clock: ClockFit::default(),
         engine: config.container.clone(),
+        workdir: config.workdir.clone(),
     };
     configs.iter().map(|config| (config.id.clone(), context(config))).collect()
 }
@@ -465,6 +466,7 @@ impl Checkup {
                     ports: context.map_or_else(Vec::new, |context| context.ports.clone()),
                     all_pairs: self.all_pairs,
                     engine: context.and_then(|context| context.engine.clone()),
+                    workdir: context.and_then(|context| context.workdir.clone()),
                     gpus,
                     look_into: self.inside_of(host).map(Box::new),
                     ..AskChecks::default()

@@ -334,6 +334,7 @@ impl RunMachine {
             | Reply::Runs(_)
             | Reply::Traces(_)
             | Reply::TracePiece(_)
+            | Reply::PastSamples { .. }
             | Reply::Sync(_)
             | Reply::Image(_)
             | Reply::BlobsTaken(_)

@@ -330,6 +330,7 @@ pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
         once: false,
         attempt: None,
         stop: None,
+        samples_us: None,
         steps_by: Vec::new(),
     }
 }

@@ -31,7 +31,7 @@ use crate::config::HostConfig;
 use crate::domain::alerts::AlertRules;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
-use crate::domain::host::LinkState;
+use crate::domain::host::{HostSample, LinkState};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::preflight::Finding;
 use crate::domain::resume_point::{Backfill, ResumePoint};
@@ -39,7 +39,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::run_status::HostRunStatus;
 use crate::domain::signal::SignalRequest;
 use crate::domain::stacks::ProcessStacks;
-use crate::domain::time::Stamp;
+use crate::domain::time::{HostTime, Stamp};
 use crate::domain::trace::{TraceSpan, TraceStart};
 use crate::domain::world::World;
 use crate::launch::error::LaunchError;
@@ -83,6 +83,17 @@ pub enum Output {
     Traces(HostId, Traces),
     /// A piece of such a trace.
     TracePiece(HostId, TracePiece),
+    /// Samples of a host that were taken while no client looked: for the recording of the run.
+    PastSamples {
+        /// The run during which.
+        run: RunId,
+        /// The host.
+        host: HostId,
+        /// When they came.
+        at: Stamp,
+        /// Each with when it was taken, in order.
+        samples: Vec<(HostTime, Arc<HostSample>)>,
+    },
     /// Runs that a host knows; `last` when it has told all.
     Found {
         /// The host.
@@ -348,6 +359,9 @@ impl Session {
             Incoming::Reply(Reply::Traces(traces)) => self.outputs.push_back(Output::Traces(host, traces)),
             Incoming::Reply(Reply::TracePiece(piece)) => {
                 self.outputs.push_back(Output::TracePiece(host, piece));
+            }
+            Incoming::Reply(Reply::PastSamples { run, samples }) => {
+                self.outputs.push_back(Output::PastSamples { run, host, at, samples });
             }
             Incoming::Reply(Reply::Stacks(stacks)) => {
                 let Stacks { run, host, of, why, threads, collectives, last } = stacks;

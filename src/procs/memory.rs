@@ -56,6 +56,14 @@ pub(crate) fn command_line(pid: u32) -> io::Result<Vec<u8>> {
     one(Part::CommandLine, pid)
 }
 
+/// [The words](command_line) with a blank between them, at most so many characters; `None` where there are none or they
+/// can't be read.
+pub(crate) fn command_words(pid: u32, most: usize) -> Option<String> {
+    let line = command_line(pid).ok()?;
+    let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    Some(words.join(" ").trim_end().chars().take(most).collect()).filter(|words: &String| !words.is_empty())
+}
+
 fn one(part: Part, pid: u32) -> io::Result<Vec<u8>> {
     each(part, &[pid]).pop().unwrap_or_else(|| Err(hangs()))
 }
@@ -265,5 +273,19 @@ mod tests {
         assert_eq!(lines[2].as_ref().unwrap(), &direct);
         assert_eq!(environment(own).unwrap(), std::fs::read("/proc/self/environ").unwrap());
         assert!(!reads().contains_key(&own) && environments(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_command_line_is_told_in_words_up_to_a_length() {
+        let mut child = std::process::Command::new("sleep").args(["600", "0"]).spawn().unwrap();
+        // its words come a moment after it has become its program
+        while command_words(child.id(), 80).is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(command_words(child.id(), 80).as_deref(), Some("sleep 600 0"));
+        assert_eq!(command_words(child.id(), 7).as_deref(), Some("sleep 6"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(command_words(child.id(), 80), None);
     }
 }

@@ -4,6 +4,7 @@
 //! records of four numbers (length and CRC-32 of head and data) with both behind them. The head of the first names the program,
 //! that of each other tells what its data are: [`About`].
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -38,6 +39,8 @@ pub(super) enum About {
     Steps(Place),
     /// Where the chunks of these files lie, and what their notes tell.
     Index(Vec<FileSum>),
+    /// A [`crate::domain::analysis::Analyzer`] that has taken in all of these files.
+    Report(Vec<FileSum>),
 }
 
 /// The file, as it was when it was opened and as it was written to since.
@@ -68,11 +71,18 @@ impl Record {
 }
 
 impl Cache {
+    /// Whether a recording lies where hvtui puts recordings.
+    pub(super) fn is_for(recording: &Path) -> bool {
+        let folder = recording.parent().and_then(Path::file_name).and_then(OsStr::to_str);
+        folder.is_some_and(|folder| folder.parse::<RunId>().is_ok())
+    }
+
     /// That of a recording that lies where hvtui puts recordings; of another, `None`: nothing is written beside a file that a
     /// person has put somewhere.
     pub(super) fn of(recording: &Path) -> Option<Self> {
-        let folder = recording.parent()?.file_name()?.to_str()?;
-        folder.parse::<RunId>().ok()?;
+        if !Self::is_for(recording) {
+            return None;
+        }
         let mut path = recording.as_os_str().to_owned();
         path.push(".states");
         let program = rmp_serde::to_vec(&program()?).ok()?;
@@ -162,21 +172,31 @@ impl Cache {
         if head != self.program {
             return Ok(());
         }
-        let mut next = program.at + program.length as u64;
-        while let Some((head, place)) = head_at(&file, next).filter(|_| self.records.len() < MOST_RECORDS) {
+        self.end = Some(self.take_records(&file, program.at + program.length as u64));
+        Ok(())
+    }
+
+    /// Takes in the records from a place on that lie there whole; gives where they end.
+    fn take_records(&mut self, file: &File, from: u64) -> u64 {
+        let mut next = from;
+        while let Some((head, place)) = head_at(file, next).filter(|_| self.records.len() < MOST_RECORDS) {
             let Ok(about) = rmp_serde::from_slice(&head) else { break };
             let Data { at, length, crc } = place;
             self.records.push(Record { about, at, length, crc });
             next = at + length as u64;
         }
-        self.end = Some(next);
-        Ok(())
+        next
     }
 
-    /// Writes a record at `end`, and the beginning of the file before it where there is none.
+    /// Writes a record behind what lies from `end` on, and the beginning of the file before it where there is none.
     fn write(&mut self, end: u64, about: About, data: &[u8]) -> io::Result<()> {
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&self.path)?;
         // another replay of this recording may be writing too
         file.try_lock().map_err(io::Error::from)?;
         let written = self.write_locked(&file, end, about, data);
@@ -184,7 +204,7 @@ impl Cache {
         written
     }
 
-    fn write_locked(&mut self, file: &File, end: u64, about: About, data: &[u8]) -> io::Result<()> {
+    fn write_locked(&mut self, file: &File, mut end: u64, about: About, data: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::new();
         if end == 0 {
             file.set_len(0)?;
@@ -193,7 +213,8 @@ impl Cache {
         } else if file.metadata()?.len() < end {
             return Err(io::Error::other("another replay has begun it anew"));
         } else {
-            // what a replay that was killed has left
+            // what others have added since stays; what one that was killed has left does not
+            end = self.take_records(file, end);
             file.set_len(end)?;
         }
         let head = rmp_serde::to_vec(&about).map_err(io::Error::other)?;
@@ -262,6 +283,7 @@ fn program() -> Option<(&'static str, u64, i64, i64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::process::{Command, Stdio};
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -284,6 +306,27 @@ mod tests {
         let mut cache = Cache::of(&recording).unwrap();
         let record = cache.records()[0].clone();
         assert_eq!((cache.records().len(), cache.data(&record)), (1, Some(b"other".to_vec())));
+    }
+
+    #[test]
+    fn what_two_add_to_one_file_at_a_time_is_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        Cache::of(&recording).unwrap().add(About::Index(Vec::new()), b"first");
+        let (mut one, mut other) = (Cache::of(&recording).unwrap(), Cache::of(&recording).unwrap());
+        one.add(About::Index(Vec::new()), b"second");
+        other.add(About::Report(Vec::new()), b"third");
+        // one that was killed has left the beginning of a record
+        let file = OpenOptions::new().append(true).open(&one.path).unwrap();
+        (&file).write_all(&[7; NUMBERS + 3]).unwrap();
+        one.add(About::Index(Vec::new()), b"fourth");
+        let mut again = Cache::of(&recording).unwrap();
+        for cache in [&mut one, &mut again] {
+            let records = cache.records().to_vec();
+            let data: Vec<_> = records.iter().map(|record| cache.data(record).unwrap()).collect();
+            assert_eq!(data, [&b"first"[..], b"second", b"third", b"fourth"]);
+        }
     }
 
     /// A process that is being started has all files of this one open for a moment, and with them their locks.

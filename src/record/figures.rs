@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::analyzed::Analyzed;
 use super::error::Error;
 use super::export::{Selection, StepRange, during};
 use super::format::Channel;
@@ -14,7 +15,7 @@ use super::study::is_looked_at;
 use crate::domain::analysis::{Analyzer, Choice, ChosenPart, RunAnalysis, Window};
 use crate::domain::comparison::{Side, common_steps};
 use crate::domain::event::Event;
-use crate::domain::incidents;
+use crate::domain::incidents::{self, Incident};
 use crate::domain::time::Stamp;
 use crate::domain::units::short_duration_us;
 use crate::domain::world::World;
@@ -32,7 +33,8 @@ pub fn open(path: &Path) -> Result<Reader, Error> {
 }
 
 /// The figures of a recording. `goes_on` is asked before each chunk, with the share that is read; `None` once it says no. What can't
-/// be read is left out, and said so in the figures.
+/// be read is left out, and said so in the figures. Those of a long recording that is finished are kept beside it, and read from
+/// there the next time.
 ///
 /// # Errors
 /// [`Error::Nameless`] where it does not tell which run it is of.
@@ -52,13 +54,8 @@ pub fn part(
     goes_on: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Option<RunAnalysis>, Error> {
     let excerpt = Excerpt::of(reader, selection)?;
-    let mut world = World::default();
-    let Some(run) = read(reader, &excerpt, Some(&mut world), goes_on)? else { return Ok(None) };
-    let incidents = reader.spec().map_or_else(Vec::new, |spec| {
-        let range = reader.range().unwrap_or_default();
-        incidents::of_recording(&world, &spec.id, &reader.unattended(), reader.lost(), range)
-    });
-    told(reader, &excerpt, RunAnalysis { incidents, ..run }).map(Some)
+    let Some(run) = read(reader, &excerpt, true, goes_on)? else { return Ok(None) };
+    told(reader, &excerpt, run).map(Some)
 }
 
 /// Both sides of a comparison, each of its selection; where they differ in their steps, those that both have are read a second
@@ -71,7 +68,7 @@ pub fn sides(
     goes_on: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Option<[Side; 2]>, Error> {
     let mut turn = |turn: u32, reader: &Reader, excerpt: &Excerpt| {
-        read(reader, excerpt, None, &mut |share| goes_on((f64::from(turn) + share) / 4.0))
+        read(reader, excerpt, false, &mut |share| goes_on((f64::from(turn) + share) / 4.0))
     };
     let (of_a, of_b) = (Excerpt::of(a.0, a.1)?, Excerpt::of(b.0, b.1)?);
     let Some(a_whole) = turn(0, a.0, &of_a)? else { return Ok(None) };
@@ -163,6 +160,11 @@ impl Excerpt {
         Ok(Self { choice: Choice { window, ranks }, steps: span, moments, part: Some(part) })
     }
 
+    /// Whether it is all of the recording.
+    fn is_all(&self) -> bool {
+        self.part.is_none() && self.choice == Choice::default()
+    }
+
     /// Whether something of a span may count.
     fn meets(&self, (start, end): (Stamp, Stamp)) -> bool {
         self.part.is_none() || (self.steps.0 < end && start <= self.steps.1)
@@ -198,39 +200,60 @@ fn told(reader: &Reader, excerpt: &Excerpt, run: RunAnalysis) -> Result<RunAnaly
     Ok(run.of_part(part.clone()))
 }
 
-/// Reads what counts for the figures; with a world all of the recording, which it takes in.
+/// Reads what counts for the figures. Incidents are told of a whole recording alone: those of what is kept anyway, and where they
+/// are asked for.
 fn read(
     reader: &Reader,
     excerpt: &Excerpt,
-    mut world: Option<&mut World>,
+    with_incidents: bool,
     goes_on: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Option<RunAnalysis>, Error> {
     let spec = reader.spec().ok_or_else(|| Error::Nameless(reader.path().to_owned()))?;
+    let kept = if excerpt.is_all() { Analyzed::of(reader) } else { None };
+    if let Some((analyzer, incidents)) = kept.as_ref().and_then(Analyzed::read) {
+        return Ok(Some(finish(reader, analyzer, incidents, 0)));
+    }
     let mut analyzer = Analyzer::new(Arc::new(spec.clone()), excerpt.choice.clone());
-    let mut unreadable = 0_u64;
+    let mut world = (with_incidents || kept.is_some()).then(World::default);
+    let folds = world.is_some();
+    let mut unreadable = 0;
     let chunks = reader.chunk_count();
-    for chunk in 0..chunks {
-        if !goes_on(chunk as f64 / chunks as f64) {
-            return Ok(None);
-        }
-        let counts = world.is_some() || reader.chunk_span(chunk).is_none_or(|span| excerpt.meets(span));
-        match reader.load_some(chunk, |channel| counts || is_looked_at(channel, false)) {
-            Ok(envelopes) => {
-                for timed in &envelopes {
-                    analyzer.count(is_between(excerpt.steps, timed.time));
-                    analyzer.count_moments(is_between(excerpt.moments, timed.time));
-                    analyzer.take(&timed.envelope);
-                    if let Some(world) = &mut world {
-                        world.apply(&timed.envelope);
-                    }
+    let is_read = reader.each_chunk(
+        |chunk, channel| {
+            let counts = || reader.chunk_span(chunk).is_none_or(|span| excerpt.meets(span));
+            folds || is_looked_at(channel, false) || counts()
+        },
+        &mut |chunk| goes_on(chunk as f64 / chunks as f64),
+        &mut |envelopes| {
+            let Some(envelopes) = envelopes else { return unreadable += 1 };
+            for timed in &envelopes {
+                analyzer.count(is_between(excerpt.steps, timed.time));
+                analyzer.count_moments(is_between(excerpt.moments, timed.time));
+                analyzer.take(&timed.envelope);
+                if let Some(world) = &mut world {
+                    world.apply(&timed.envelope);
                 }
             }
-            Err(_) => unreadable += 1,
-        }
+        },
+    );
+    if !is_read {
+        return Ok(None);
     }
+    let incidents = world.map_or_else(Vec::new, |world| {
+        let range = reader.range().unwrap_or_default();
+        incidents::of_recording(&world, &spec.id, &reader.unattended(), reader.lost(), range)
+    });
+    if let Some(kept) = kept.filter(|_| unreadable == 0) {
+        kept.keep(&analyzer, &incidents);
+    }
+    Ok(Some(finish(reader, analyzer, incidents, unreadable)))
+}
+
+/// The figures of what was taken in of a recording, of which so many chunks can't be read.
+fn finish(reader: &Reader, analyzer: Analyzer, incidents: Vec<Incident>, unreadable: u64) -> RunAnalysis {
     let damage = reader.integrity().damage();
     let damage = damage.or_else(|| (unreadable > 0).then(|| format!("{unreadable} damaged chunks left out")));
     let run = analyzer.finish(damage);
     let live = run.outcome.is_none() && Lock::is_held(reader.path());
-    Ok(Some(RunAnalysis { live, ..run }))
+    RunAnalysis { live, incidents, ..run }
 }

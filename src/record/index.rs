@@ -24,6 +24,18 @@ pub(super) struct FileSum {
     crc: u32,
 }
 
+impl FileSum {
+    /// Of a file as it is; `None` where it can't be read.
+    pub(super) fn of(file: &Bytes) -> Option<Self> {
+        Some(Self { length: file.length(), crc: file.crc().ok()? })
+    }
+
+    /// How many bytes it had.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+}
+
 /// What a walk through all files has found. Nothing in them was damaged.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Index {
@@ -33,14 +45,14 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// That of these files, where there is one.
-    pub(super) fn of(cache: &mut Cache, files: &[&Bytes]) -> Option<Self> {
+    /// That of these files, where there is one, and what they are told by.
+    pub(super) fn of(cache: &mut Cache, files: &[&Bytes]) -> Option<(Self, Vec<FileSum>)> {
         let fits = |record: &&super::cache::Record| match &record.about {
             About::Index(sums) => {
                 sums.len() == files.len()
                     && sums.iter().zip(files).all(|(sum, file)| sum.length == file.length())
             }
-            About::State(_) | About::Steps(_) => false,
+            About::State(_) | About::Steps(_) | About::Report(_) => false,
         };
         let record = cache.records().iter().rfind(fits)?.clone();
         let About::Index(sums) = &record.about else { return None };
@@ -53,13 +65,11 @@ impl Index {
         let index: Self = rmp_serde::from_slice(&unpacked).ok()?;
         let lies_in =
             |entry: &Entry| files.get(entry.file()).is_some_and(|file| entry.end() <= file.length());
-        index.chunks.iter().all(lies_in).then_some(index)
+        index.chunks.iter().all(lies_in).then(|| (index, sums.clone()))
     }
 
-    /// Keeps it.
-    pub(super) fn keep(&self, cache: &mut Cache, files: &[&Bytes]) {
-        let sum = |file: &&Bytes| Some(FileSum { length: file.length(), crc: file.crc().ok()? });
-        let Some(sums) = files.iter().map(sum).collect::<Option<Vec<_>>>() else { return };
+    /// Keeps it, for files that are told by these.
+    pub(super) fn keep(&self, cache: &mut Cache, sums: Vec<FileSum>) {
         let data = rmp_serde::to_vec_named(self).ok().and_then(|data| zstd::encode_all(&*data, LEVEL).ok());
         if let Some(data) = data {
             cache.add(About::Index(sums), &data);

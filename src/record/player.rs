@@ -9,7 +9,7 @@ mod stepping;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ahead::{Lines, Timeline};
+use super::ahead::{Lines, Phases, Timeline};
 use super::checkpoints::Place;
 use super::error::Error;
 use super::fold::{Fold, Until};
@@ -23,6 +23,7 @@ use super::steps::Steps;
 use crate::domain::ahead::TimelineAhead;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
+use crate::domain::phase_window::PhaseWindow;
 use crate::domain::playback::{LineSearch, PlaybackState};
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
@@ -65,6 +66,8 @@ pub struct Playback {
 pub enum LookedAhead {
     /// Steps and samples, up to the end of the timeline's window.
     Timeline(Arc<TimelineAhead>),
+    /// Where the time went in the timeline's window, where its steps are too many to be told.
+    Phases(Arc<PhaseWindow>),
     /// The first lines that are printed after this moment.
     Lines(Stamp, Vec<Arc<LoggedLine>>),
     /// The moment of the line that was searched, to which the playhead goes; `None` where there is no such line.
@@ -103,6 +106,8 @@ pub struct Player {
     lines_ahead: Option<Lines>,
     /// What lies after it in the window of the timeline.
     timeline: Timeline,
+    /// Where the time went in that window.
+    phases: Phases,
     /// Whether it was being written when it was looked at last.
     writing: Writing,
     /// Why what was written since could not be read.
@@ -150,6 +155,7 @@ impl Player {
             lookup: None,
             lines_ahead: None,
             timeline: Timeline::default(),
+            phases: Phases::default(),
             writing: Writing::Over,
             unread: None,
         }
@@ -237,12 +243,22 @@ impl Player {
     /// Tells how long the part of the recording is that the timeline shows, microseconds.
     pub fn show_window(&mut self, length: i64) {
         self.timeline.show(length);
+        self.phases.show(length);
     }
 
     /// Whether something after the playhead is still to be read for the screen.
     pub fn looks_ahead(&self) -> bool {
         let is_there = !self.moved && !self.reset_due && self.way_from.is_none();
-        is_there && (self.lookup.is_some() || self.timeline_is_due() || self.lines_are_due())
+        let is_near_due = || self.timeline_is_due() || self.lines_are_due();
+        is_there && (self.lookup.is_some() || is_near_due() || self.phases_are_due())
+    }
+
+    /// Whether it is still to be read where the time went in the window; the rest that is looked at comes first.
+    fn phases_are_due(&self) -> bool {
+        let run = self.reader.spec().and_then(|spec| self.fold.world().runs.get(&spec.id));
+        let state = self.state();
+        let is_known = self.timeline.is_known(&state);
+        run.is_some_and(|run| self.phases.is_due(&self.reader, run, &state, is_known))
     }
 
     fn timeline_is_due(&self) -> bool {
@@ -274,6 +290,13 @@ impl Player {
             let state = self.state();
             let told = self.timeline.read(&self.reader, &self.fold, &state);
             return told.map(|told| LookedAhead::Timeline(Arc::new(told)));
+        }
+        if !self.lines_are_due() {
+            let state = self.state();
+            let run = self.reader.spec().and_then(|spec| self.fold.world().runs.get(&spec.id))?;
+            let is_known = self.timeline.is_known(&state);
+            let told = self.phases.read(&self.reader, run, &state, is_known);
+            return told.map(|told| LookedAhead::Phases(Arc::new(told)));
         }
         let mut lines = self.lines_ahead.take().unwrap_or_else(|| {
             let chunk = self.fold.chunk();

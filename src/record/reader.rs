@@ -19,7 +19,7 @@ use super::envelopes::Envelopes;
 use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::heads::{Head, Heads};
-use super::index::Index;
+use super::index::{FileSum, Index};
 use super::integrity::Integrity;
 use super::scan::{self, Bytes, Found, RecordScanner};
 use super::segments;
@@ -46,8 +46,8 @@ pub struct Reader {
     unattended: Vec<(Stamp, Stamp)>,
     /// Spans whose chunks can't be read.
     lost: Vec<(Stamp, Stamp)>,
-    /// Whether it was opened by an index that an earlier walk has left.
-    is_indexed: bool,
+    /// What its files were told by, where it was opened by an index that an earlier walk has left.
+    indexed_by: Option<Vec<FileSum>>,
 }
 
 /// One file of the recording.
@@ -129,12 +129,12 @@ impl Reader {
             integrity: Integrity::Complete,
             unattended: Vec::new(),
             lost: Vec::new(),
-            is_indexed: false,
+            indexed_by: None,
         };
         let bytes: Vec<&Bytes> = files.iter().map(|part| &part.bytes).collect();
-        if let Some(index) = Cache::of(path).and_then(|mut cache| Index::of(&mut cache, &bytes)) {
+        if let Some((index, sums)) = Cache::of(path).and_then(|mut cache| Index::of(&mut cache, &bytes)) {
             let Index { chunks, spec, unattended } = index;
-            return Ok(Self { files, chunks, spec, unattended, is_indexed: true, ..reader });
+            return Ok(Self { files, chunks, spec, unattended, indexed_by: Some(sums), ..reader });
         }
         let mut surveys = Vec::new();
         for part in files {
@@ -166,7 +166,7 @@ impl Reader {
         let mut surveys = vec![grown?];
         for part in behind.into_iter().filter_map(|path| Part::begun(path).transpose()) {
             surveys.push(self.take_file(part?)?);
-            self.is_indexed = false;
+            self.indexed_by = None;
         }
         if !matches!(self.integrity, Integrity::Damaged { .. }) {
             self.judge(&surveys);
@@ -190,16 +190,30 @@ impl Reader {
 
     /// Whether it was opened by an index that an earlier walk has left.
     pub(super) fn is_indexed(&self) -> bool {
-        self.is_indexed
+        self.indexed_by.is_some()
+    }
+
+    /// What its files are told by from what they were at another time; `None` where one can't be read.
+    pub(super) fn sums(&self) -> Option<Vec<FileSum>> {
+        let known = self.indexed_by.as_ref().filter(|sums| self.is_as_long_as(sums));
+        known.cloned().or_else(|| self.files.iter().map(|part| FileSum::of(&part.bytes)).collect())
+    }
+
+    /// Whether its files are as long as those that are told by these.
+    pub(super) fn is_as_long_as(&self, sums: &[FileSum]) -> bool {
+        let lengths = self.files.iter().map(|part| part.bytes.length());
+        sums.iter().map(FileSum::length).eq(lengths)
     }
 
     /// Keeps where the chunks lie, if nothing is written to it any more and nothing of it is lost.
     pub(super) fn keep_index(&self, cache: &mut Cache) {
-        if self.integrity == Integrity::Complete && !self.is_indexed {
-            let bytes: Vec<&Bytes> = self.files.iter().map(|part| &part.bytes).collect();
+        if self.integrity == Integrity::Complete
+            && !self.is_indexed()
+            && let Some(sums) = self.sums()
+        {
             let (chunks, spec, unattended) =
                 (self.chunks.clone(), self.spec.clone(), self.unattended.clone());
-            Index { chunks, spec, unattended }.keep(cache, &bytes);
+            Index { chunks, spec, unattended }.keep(cache, sums);
         }
     }
 

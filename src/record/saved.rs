@@ -26,7 +26,7 @@ const MOST: usize = 128;
 /// The largest one unpacked.
 const LONGEST: u64 = 1 << 30;
 /// From so many bytes on it is worth to keep where the chunks lie: to look takes 3 ms a MB.
-const INDEXED: u64 = 1 << 20;
+pub(super) const INDEXED: u64 = 1 << 20;
 /// Quick to write: it is the machine's own cache.
 const LEVEL: i32 = 1;
 
@@ -63,8 +63,11 @@ impl Saved {
         let mut saved = Self { cache, rules: crc.sum(), states: Vec::new(), has_index: reader.is_indexed() };
         saved.find(reader);
         // what is there is of a recording that was repaired or replaced; under other rules another client may go on with it
-        let is_of_this =
-            |record: &Record| matches!(&record.about, About::State(place) if place.is_of(reader));
+        let is_of_this = |record: &Record| match &record.about {
+            About::State(place) => place.is_of(reader),
+            About::Report(sums) => reader.is_as_long_as(sums),
+            About::Steps(_) | About::Index(_) => false,
+        };
         if !saved.cache.records().iter().any(is_of_this) && !reader.is_indexed() {
             saved.cache.begin_anew();
         }
@@ -161,12 +164,16 @@ impl Saved {
     /// Every second state goes, and those under other rules.
     fn thin(&mut self, reader: &Reader) {
         let places: Vec<Place> = self.states.iter().map(|(place, _)| *place).collect();
-        let is_newest = |about: &&About| matches!(about, About::Steps(place) if place.is_of(reader));
-        let steps = self.cache.records().iter().map(|record| &record.about).rfind(is_newest).cloned();
+        let newest = |is_it: &dyn Fn(&About) -> bool| {
+            self.cache.records().iter().map(|record| &record.about).rfind(|about| is_it(about)).cloned()
+        };
+        let steps = newest(&|about| matches!(about, About::Steps(place) if place.is_of(reader)));
+        let report = newest(&|about| matches!(about, About::Report(sums) if reader.is_as_long_as(sums)));
         self.cache.thin(|about| match about {
             About::State(place) => places.iter().position(|one| one == place).is_some_and(|at| at % 2 == 1),
             About::Index(_) => true,
             About::Steps(_) => steps.as_ref() == Some(about),
+            About::Report(_) => report.as_ref() == Some(about),
         });
         self.find(reader);
     }
@@ -204,7 +211,7 @@ impl Place {
     }
 }
 
-fn pack(what: &impl Serialize) -> io::Result<Vec<u8>> {
+pub(super) fn pack(what: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut packed = zstd::Encoder::new(Vec::new(), LEVEL)?;
     let mut to = io::BufWriter::with_capacity(1 << 16, &mut packed);
     let mut encoder = rmp_serde::Serializer::new(&mut to).with_struct_map();
@@ -214,7 +221,7 @@ fn pack(what: &impl Serialize) -> io::Result<Vec<u8>> {
     packed.finish()
 }
 
-fn unpack<T: DeserializeOwned>(data: &[u8]) -> io::Result<T> {
+pub(super) fn unpack<T: DeserializeOwned>(data: &[u8]) -> io::Result<T> {
     let mut unpacked = Vec::new();
     zstd::Decoder::new(data)?.take(LONGEST).read_to_end(&mut unpacked)?;
     rmp_serde::from_slice(&unpacked).map_err(io::Error::other)

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::SuperviseError;
 use super::lease::handover;
 use super::rundir::RunDir;
+use super::samples;
 use super::state::LOG;
-use super::supervisor::Supervisor;
+use super::supervisor::{Supervisor, line};
 use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::GpuUuid;
 use crate::domain::late::Late;
@@ -86,9 +87,17 @@ fn start_stage2(dir: &Path, adopt: bool) -> Result<Reply, SuperviseError> {
     if let Some(mut stdout) = child.stdout.take() {
         stdout.read_to_string(&mut text).map_err(failed("hear from the supervisor of"))?;
     }
-    Ok(serde_json::from_str(&text).unwrap_or_else(|_| {
+    let reply: Reply = serde_json::from_str(&text).unwrap_or_else(|_| {
         Reply::Failed(format!("it ended before it was ready; see {}", dir.join(LOG).display()))
-    }))
+    });
+    // By this process, which ends now: no child of the supervisor, for which a child is something of the run.
+    if reply == Reply::Ready
+        && let Err(error) = samples::start(dir)
+        && let Ok(log) = RunDir::open(dir).and_then(|dir| dir.append(LOG))
+    {
+        line(&log, &format!("samples of the host are not noted: {error}"));
+    }
+    Ok(reply)
 }
 
 /// The agent may have inherited descriptors, such as the pipes of a build tool. A supervisor

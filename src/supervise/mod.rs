@@ -33,6 +33,7 @@ mod python_hooks;
 pub mod rank_wrap;
 mod rendezvous;
 pub mod rundir;
+pub mod samples;
 pub mod secrets;
 mod shipped;
 pub mod silence;

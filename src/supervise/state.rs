@@ -22,6 +22,8 @@ pub const STATE: &str = "state.json";
 pub const STOP: &str = "stop.json";
 /// Touched as long as a client follows a run that may be silent for a limited time.
 pub const ATTENDED: &str = "attended";
+/// What the host and its GPUs did, see [`samples`](super::samples).
+pub const SAMPLES: &str = "host.samples";
 /// What the supervisor has to say.
 pub const LOG: &str = "supervisor.log";
 

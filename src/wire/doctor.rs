@@ -45,6 +45,9 @@ pub struct AskChecks {
     /// The container engine that the hosts file names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
+    /// The working directory that it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
     /// What a launch starts in its image, which is looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look_into: Option<Box<RunInside>>,

@@ -3,7 +3,7 @@
 /// What a message of an agent is limited by, by its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// A piece of a file: the client grants so many bytes.
+    /// A piece of a file, or samples out of one: the client grants so many bytes.
     File,
     /// What is small and comes often.
     Often,
@@ -21,7 +21,7 @@ impl Lane {
     /// What messages of a kind are limited by.
     pub fn of(kind: u16) -> Self {
         match kind {
-            110 | 123 => Self::File,
+            110 | 123 | 145 => Self::File,
             102 | 112 | 126 | 141 => Self::Often,
             103 | 104 | 119 => Self::Telemetry,
             114 => Self::Note,

@@ -13,6 +13,7 @@ use super::image::{ImageAsk, ImageTold};
 use super::mesh::{MeshAsk, MeshTold};
 pub use super::payload::MessageError;
 use super::payload::{bounded, json, parse, whole};
+use super::samples::PastSamples;
 use super::signal::{SignalAsk, SignalTold};
 use super::sync::{SyncAsk, SyncTold};
 use super::trace::{Trace, TracePiece, Traces};
@@ -123,6 +124,8 @@ pub enum FromAgent {
     Traces(Traces),
     /// A piece of a kernel trace.
     TracePiece(TracePiece),
+    /// Samples of the host that were taken while no client looked.
+    PastSamples(PastSamples),
     /// Where the threads of a run's processes are.
     Stacks(Stacks),
     /// Which collectives the processes of a run have called, when it stands still or a rank has failed.
@@ -253,6 +256,9 @@ pub struct Follow {
     /// here. What is followed then is all there will be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<bool>,
+    /// Send the samples that the host has noted in the last so many microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_us: Option<u64>,
     /// By whom the steps of each rank, and of the processes within it, are known to be told. For the client's own side
     /// of the link; it is not sent.
     #[serde(skip)]
@@ -529,6 +535,7 @@ impl FromAgent {
             Self::Stands(m) => json(120, m, out),
             Self::Traces(m) => json(122, m, out),
             Self::TracePiece(m) => Ok(frame::encode(123, &m.to_bytes(), out)?),
+            Self::PastSamples(m) => Ok(frame::encode(145, &m.to_bytes(), out)?),
             Self::Stacks(m) => json(121, m, out),
             Self::Forgotten(m) => json(142, m, out),
             Self::Preflight(m) => json(143, m, out),
@@ -569,6 +576,7 @@ impl FromAgent {
             123 => {
                 Self::TracePiece(whole(TracePiece::from_bytes(&frame.payload), frame, "no piece of a trace")?)
             }
+            145 => Self::PastSamples(whole(PastSamples::from_bytes(&frame.payload), frame, "no samples")?),
             121 => Self::Stacks(bounded(frame)?),
             142 => Self::Forgotten(bounded(frame)?),
             143 => Self::Preflight(bounded(frame)?),

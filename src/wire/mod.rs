@@ -2,7 +2,7 @@
 //!
 //! Layer 1. Bytes go in, messages come out; time and sockets are the caller's. Messages are JSON under a
 //! numbered kind, so that either side may know fields and kinds that the other does not; only a piece of a
-//! rank's file ([`chunk::Chunk`]), of a trace, and of a content ([`upload::BlobPiece`]) is binary.
+//! rank's file ([`chunk::Chunk`]), of a trace, and of a content ([`upload::BlobPiece`]), and [past samples](samples) are binary.
 
 mod asked;
 pub mod chunk;
@@ -16,6 +16,7 @@ pub mod limits;
 pub mod mesh;
 pub mod message;
 mod payload;
+pub mod samples;
 pub mod signal;
 pub mod sync;
 pub mod trace;

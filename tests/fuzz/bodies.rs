@@ -87,6 +87,7 @@ pub(crate) fn agent_ingress(data: &[u8]) -> usize {
         hurry: false,
         attempt: None,
         stop: None,
+        samples_us: None,
         steps_by: Vec::new(),
     }));
     let mut decoder = Decoder::default();
@@ -105,6 +106,10 @@ pub(crate) fn agent_ingress(data: &[u8]) -> usize {
         admitted += 1;
         match &message {
             FromAgent::Chunk(chunk) => files += chunk.data.len(),
+            FromAgent::PastSamples(past) => {
+                files += past.data.len();
+                assert!(past.samples().iter().all(|(_, sample)| sample.gpus.len() <= 128));
+            }
             FromAgent::Sample(sampled) => assert!(sampled.sample.gpus.len() <= 128),
             FromAgent::Noted(noted) => assert!(noted.note.text.chars().count() <= 2000),
             FromAgent::Runs(runs) => assert!(runs.shares.len() <= 1024),

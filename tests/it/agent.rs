@@ -189,6 +189,7 @@ impl Bed {
             hurry: false,
             attempt: None,
             stop: None,
+            samples_us: None,
             steps_by: Vec::new(),
         })
     }
@@ -694,6 +695,7 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         hurry: false,
         attempt: None,
         stop: None,
+        samples_us: None,
         steps_by: Vec::new(),
     };
     client.send(&ToAgent::Follow(follow)).await;
@@ -749,6 +751,7 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
             once: false,
             attempt: None,
             stop: None,
+            samples_us: None,
             steps_by: Vec::new(),
         }))
         .await;

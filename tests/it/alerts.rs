@@ -259,6 +259,7 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
         user: Some("li".to_owned()),
         own: true,
         pid: Some(7),
+        command: None,
         run: Some(run.clone()),
         name: Some("mnist".to_owned()),
         rank: Some(Rank(0)),

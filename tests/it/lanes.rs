@@ -1,9 +1,12 @@
 //! The lanes of the timeline: they follow the table of ranks, however many there are, and say what they show.
 
+use std::sync::Arc;
+
 use crate::common::world::{CLOCK_OFFSET, FREE, Gpu, START, Story, gpu_slots, many_ranks, phases, training};
 use crate::screens::{COLOR, shoot, text};
 use hvtui::domain::event::Event;
 use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
+use hvtui::domain::phase_window::{PhasePart, PhaseWindow};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::{HostTime, Stamp};
@@ -337,6 +340,57 @@ fn a_stall_stands_in_the_lane_of_the_rank_that_stalled_at_any_zoom() {
     story.send(Msg::Resize(120, 40));
     press(&mut story, "f");
     shoot("lanes-stall", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn a_lane_that_is_zoomed_out_has_all_phases_in_their_shares() {
+    for length in [400, 3_000] {
+        let mut story = seconds(&FOUR, length, |_| None);
+        story.send(Msg::Resize(200, 50));
+        press(&mut story, "f");
+        let shown = lane(&story, "rank 0");
+        let all = shown.chars().filter(|glyph| "dfbwxo".contains(*glyph)).count() as f64;
+        assert!(all > 100.0, "{shown}");
+        for (letter, us) in "dfbwxo".chars().zip([4_900.0, 14_200.0, 22_900.0, 1_000.0, 5_400.0, 2_500.0]) {
+            let share = shown.matches(letter).count() as f64 / all;
+            assert!((share - us / 50_900.0).abs() < 0.03, "{letter}: {share} {shown}");
+        }
+        // the same in each lane: where they differ, the ranks do
+        assert_eq!(shown, lane(&story, "rank 3"));
+    }
+}
+
+#[test]
+fn a_part_that_a_replay_has_read_is_drawn_closely() {
+    let stall = |second: u64| (second == 1_450).then_some((2, 60_000));
+    let mut story = seconds(&FOUR, 3_000, stall);
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Resize(120, 40));
+    story.model.ui.run.window = Some(240_000_000);
+    let state = PlaybackState {
+        start: START,
+        end: story.at,
+        playhead: START.plus_micros(1_500_000_000),
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+        lost: Vec::new(),
+        growing: false,
+    };
+    story.send(Msg::Playback(state.clone()));
+    let stalls = |story: &Story| lane(story, "rank 2").matches('↑').count();
+    assert!(stalls(&story) > 3, "what is kept of the whole run: {}", lane(&story, "rank 2"));
+    let (from, to) = timeline(&story.model);
+    let mut read = PhaseWindow::new(PhasePart::new(from, to, 4).unwrap());
+    story.told.iter().for_each(|envelope| read.take(envelope));
+    story.send(Msg::PhaseWindow(Arc::new(read)));
+    assert!((1..=2).contains(&stalls(&story)), "{}", lane(&story, "rank 2"));
+    // what was told later of a time in which no client followed the run is not in what was read of it
+    let unattended = vec![(from, to)];
+    story.send(Msg::Playback(PlaybackState { unattended, ..state }));
+    assert!(stalls(&story) > 3, "{}", lane(&story, "rank 2"));
 }
 
 /// The training of four ranks, each of which hides some of its allreduce.

@@ -1,5 +1,5 @@
-//! The layers of docs/architecture.md, checked against the source: who may import whom, what only some may
-//! use, how long a file may get. The rules are read from that page, so that page and program can't part.
+//! The layers of docs/architecture.md, checked against the source: who may import whom, where no files use each other, what
+//! only some may use, how long a file may get. The rules are read from that page, so that page and program can't part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -90,6 +90,87 @@ fn the_table_itself_points_down() {
 
 fn reaches(rows: &BTreeMap<String, (u32, Vec<String>)>, from: &str, to: &str) -> bool {
     from == to || rows.get(from).is_some_and(|(_, uses)| uses.iter().any(|used| reaches(rows, used, to)))
+}
+
+/// Which files name something of which others, by their modules.
+fn imports(files: &[SourceFile]) -> BTreeMap<String, BTreeSet<String>> {
+    let modules: BTreeSet<String> = files.iter().map(|file| file.module.join("::")).collect();
+    let file_of = |path: &Vec<String>| {
+        (1..=path.len()).rev().map(|n| path[..n].join("::")).find(|module| modules.contains(module))
+    };
+    files
+        .iter()
+        .map(|file| {
+            let own = file.module.join("::");
+            let paths = [file.own_paths(), file.local_paths()].concat();
+            let used: BTreeSet<String> =
+                paths.iter().filter_map(file_of).filter(|used| *used != own).collect();
+            (own, used)
+        })
+        .collect()
+}
+
+/// A way through the files of a module that comes back to where it began; empty where there is none.
+fn circle(imports: &BTreeMap<String, BTreeSet<String>>, module: &str) -> Vec<String> {
+    let mut left: BTreeMap<&String, &BTreeSet<String>> =
+        imports.iter().filter(|(file, _)| under(file, module)).collect();
+    // A file that uses none of those left is in no circle.
+    loop {
+        let files: BTreeSet<&String> = left.keys().copied().collect();
+        left.retain(|_, used| used.iter().any(|used| files.contains(used)));
+        if left.len() == files.len() {
+            break;
+        }
+    }
+    let mut way: Vec<String> = Vec::new();
+    let mut next = left.keys().next().copied();
+    while let Some(file) = next {
+        let begin = way.iter().position(|seen| seen == file);
+        way.push(file.clone());
+        if let Some(begin) = begin {
+            return way.split_off(begin);
+        }
+        next = left[file].iter().find(|used| left.contains_key(used));
+    }
+    way
+}
+
+#[test]
+fn files_of_these_modules_use_each_other_in_one_direction() {
+    let imports = imports(&sources());
+    let mut faults = Vec::new();
+    for module in block("acyclic").concat() {
+        let files = imports.keys().filter(|file| under(file, &module)).count();
+        assert!(files > 1, "{module}, in the block `acyclic`, has {files} files");
+        let circle = circle(&imports, &module);
+        if !circle.is_empty() {
+            faults.push(format!("{module}: {}", circle.join(" uses ")));
+        }
+    }
+    assert!(faults.is_empty(), "move what both need into a file below them:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn a_planted_circle_is_found_and_told_file_by_file() {
+    let circle_with = |lowest: &str| {
+        let files = [
+            ("ssh/mod.rs", "mod dial;\nmod name;\npub use dial::dial;"),
+            ("ssh/dial/mod.rs", "mod wait;\nuse self::wait::Wait;\npub fn dial() { super::name::check() }"),
+            ("ssh/dial/wait.rs", "use crate::ssh::name::{self, NAME};"),
+            ("ssh/name.rs", lowest),
+            ("wire.rs", "use crate::ssh::dial;"),
+        ];
+        circle(&imports(&files.map(|(name, text)| SourceFile::parse(Path::new(name), text))), "ssh")
+    };
+    for lowest in ["", "use crate::wire::Frame;", "#[cfg(test)]\nmod tests { use crate::ssh::dial; }"] {
+        assert!(circle_with(lowest).is_empty(), "{lowest}");
+    }
+    let inline = circle_with("fn check() { super::dial::wait::wait() }");
+    assert_eq!(inline, ["ssh::dial::wait", "ssh::name", "ssh::dial::wait"]);
+    let wide = circle_with("use crate::ssh::dial;");
+    assert_eq!(wide, ["ssh::dial", "ssh::dial::wait", "ssh::name", "ssh::dial"]);
+    let by_the_root = circle_with("use super::Dial;");
+    assert_eq!(by_the_root, ["ssh", "ssh::dial", "ssh::dial::wait", "ssh::name", "ssh"]);
 }
 
 #[test]

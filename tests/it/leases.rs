@@ -417,15 +417,47 @@ fn vector_16_who_denies_a_gpu_is_named() {
     until("the name", || cluster.on("n3", "cat /proc/net/unix").contains(&uuid("n3", 12)));
     let refused = client.run(&["run", "--gpus", "n3:12", "--", "true"]);
     assert!(refused.code == 75 && refused.err.contains("leased by 65533"), "{refused:#?}");
-    // a lock that a process took which has ended, while another one keeps it: the kernel does not tell whose it is
-    // (nor is it in the list of locks that a namespace of processes sees)
+    // a lock that a process took which has ended, while another one keeps it: it is not in the list of locks that a
+    // namespace of processes sees, and the open files of another user are root's to see
     let line =
         format!("{stranger} sh -c 'exec 8>{}; flock 8; sleep 600 </dev/null >/dev/null 2>&1 &'", lock(11));
     cluster.on("n3", &line);
     let refused = client.run(&["run", "--gpus", "n3:11", "--", "true"]);
-    assert!(refused.code == 75 && refused.err.contains("`sudo fuser -v` on its lock file"), "{refused:#?}");
+    assert!(refused.code == 75 && refused.err.contains("leased by 65533 (pid "), "{refused:#?}");
+    assert!(refused.err.contains(": sleep 600), not known to be a run: it is free when"), "{refused:#?}");
+    let refused = cluster.on("n3", &format!("{other} --gpus local:11 -- true 2>&1; echo code $?"));
+    let words = ["`sudo fuser -v` on its lock file", "code 75"];
+    assert!(words.iter().all(|words| refused.contains(words)), "{refused}");
     cluster.on("n3", &format!("{stranger} sh -c 'kill -9 -1'"));
     cluster.on("n3", &format!("rm {}", lock(13)));
+}
+
+/// Anyone who can open a lock's file can have it in common with others, and so keep it from a launch.
+#[test]
+fn a_stranger_with_a_lock_in_common_is_named_with_the_process_and_its_command() {
+    let Some(cluster) = hosts() else { return };
+    let client = person(cluster);
+    let lock = format!("/dev/shm/hvtui-{}.lock", uuid("n3", 10));
+    let program = format!(
+        "import fcntl, os, time; file = open(\"{lock}\"); fcntl.flock(file, fcntl.LOCK_SH); print(os.getpid()); time.sleep(600)"
+    );
+    let line = format!(
+        "(setpriv --reuid=65532 --regid=65532 --clear-groups sh -c ': >{lock}; exec python3 -u -c \"$0\"' '{program}' \
+         </dev/null >/run/stranger 2>&1 &) >/dev/null 2>&1"
+    );
+    cluster.on("n3", &line);
+    let said = until_says("\n", || cluster.on("n3", "cat /run/stranger"));
+    let pid: u32 = said.trim().parse().expect(&said);
+    let refused = client.run(&["run", "--gpus", "n3:10", "--", "true"]);
+    assert_eq!(refused.code, 75, "{refused:#?}");
+    let named = format!("leased by 65532 (pid {pid}: python3 -u -c import fcntl");
+    let remedy = format!("not known to be a run: it is free when process {pid} ends");
+    assert!(refused.err.contains(&named) && refused.err.contains(&remedy), "{refused:#?}");
+    // what it says to do helps
+    cluster.on("n3", &format!("kill {pid}"));
+    until("its end", || cluster.on("n3", &format!("ps -o pid= -p {pid}")).trim().is_empty());
+    let ours = client.run(&["run", "--gpus", "n3:10", "--", "true"]);
+    assert_eq!(ours.code, 0, "{ours:#?}");
 }
 
 #[test]

@@ -117,6 +117,47 @@ fn a_recording_that_can_not_be_read_is_no_wrong_usage() {
     }
 }
 
+/// Shows a command on a terminal that is not that of its session, until it has written a word there, and closes it.
+const CLOSED_TERMINAL: &str = r#"
+import fcntl, os, pty, struct, subprocess, sys, termios
+master, slave = pty.openpty()
+fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+hvtui = subprocess.Popen(sys.argv[2:], stdin=slave, stdout=slave, stderr=subprocess.PIPE, start_new_session=True)
+os.close(slave)
+seen = b""
+while sys.argv[1].encode() not in seen:
+    seen += os.read(master, 65536)
+os.close(master)
+try:
+    said = hvtui.communicate(timeout=60)[1]
+except subprocess.TimeoutExpired:
+    hvtui.kill()
+    said = b"it goes on without a terminal: " + hvtui.communicate()[1]
+sys.stderr.buffer.write(said)
+sys.exit(hvtui.wait())
+"#;
+
+#[test]
+fn a_terminal_that_is_gone_without_a_signal_ends_the_ui_and_a_run() {
+    let person = Person::new(1);
+    let script = "while :; do echo said; sleep 0.1; done";
+    let run = ["run", "-np", "1", "--", "sh", "-c", script];
+    for (args, shown, words) in [
+        (&[][..], "here", "hvtui: the terminal is gone"),
+        (&run[..], "said", "hvtui: can't write to standard output: Input/output error"),
+    ] {
+        let mut command = Command::new("python3");
+        command.args(["-c", CLOSED_TERMINAL, shown, env!("CARGO_BIN_EXE_hvtui")]).args(args);
+        command.current_dir(person.home()).env_clear().env("HOME", person.home());
+        command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm");
+        let out = command.output_in_time().unwrap();
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(74), "{args:?}: {err}");
+        assert!(err.contains(words), "{args:?}: {err}");
+    }
+    assert_eq!(person.recorded()["outcome"]["end"], "stopped");
+}
+
 /// The recorder is behind where the run ends: what it leaves out then is told, too.
 #[test]
 fn lines_that_a_recording_leaves_out_are_told_once() {

@@ -103,6 +103,7 @@ mod stuck_disk;
 mod supervise;
 mod sync;
 mod telemetry;
+mod telemetry_meanwhile;
 mod tmux;
 mod torch;
 mod trace;

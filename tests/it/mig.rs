@@ -371,6 +371,7 @@ fn a_leased_gpu_that_is_cut_counts_by_its_slices() {
         user: Some("chen".to_owned()),
         own: false,
         pid: Some(9),
+        command: None,
         run: None,
         name: None,
         rank: None,

@@ -6,6 +6,7 @@ use crate::common::world;
 use crate::common::world::{
     FREE, Story, busy, cluster, cpu_slots, failed, many_ranks, recordings, training, uuid,
 };
+use hvtui::doctor::CHECKS;
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
 use hvtui::domain::container::{ContainerOptions, Volume};
 use hvtui::domain::doctor::{Matrix, Row, Verdict};
@@ -135,6 +136,7 @@ fn lease(gpu: u32, user: &str, own: bool) -> Lease {
         user: Some(user.to_owned()),
         own,
         pid: Some(7),
+        command: None,
         run: Some(RunId::new(1_795_000_000_000, u128::from(gpu))),
         name: Some("mnist".to_owned()),
         rank: Some(Rank(gpu)),
@@ -1110,6 +1112,60 @@ fn what_is_wrong_with_the_hosts() {
     }
     shoot_now("doctor-many", &mut story, &[(80, 24), (200, 50)], COLOR);
     assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(Look { number: 2, .. })]));
+}
+
+/// That a line of the Doctor's matrix is of this check: a mark below each host's name, and words that end within the screen.
+fn assert_line_of(check: &str, line: &str, head: &str, hosts: &[&str], width: usize) {
+    let cells: Vec<char> = line.chars().collect();
+    let name: String = cells.iter().skip(2).take_while(|cell| **cell != ' ').collect();
+    assert_eq!(name, check, "{line}");
+    for host in hosts {
+        let at = head.find(host).expect("a column a host");
+        assert!("✔⚠✖–".contains(cells[at]) && cells[at + 1] == ' ', "{check} on {host}: {line}");
+    }
+    assert!(line.ends_with('…') && cells.len() < width, "{line}");
+}
+
+#[test]
+fn each_check_of_the_doctor_has_a_line() {
+    let hosts = ["gpu-a", "gpu-b", "gpu-c", "gpu-d"];
+    let words = "what was seen there ".repeat(30);
+    let verdict = |at: usize| match at % 4 {
+        0 => Verdict::good(words.as_str()),
+        1 => Verdict::look(words.as_str(), "why", "what helps"),
+        2 => Verdict::bad(words.as_str(), "why", "what helps"),
+        _ => Verdict::unknown(words.as_str()),
+    };
+    let checks = [("ssh", "is the host reached")].into_iter();
+    let checks = checks.chain(CHECKS.iter().map(|entry| (entry.name, entry.asks)));
+    let rows = checks.enumerate().map(|(at, (check, asks))| Row {
+        check,
+        asks,
+        verdicts: hosts.iter().zip(at..).map(|(host, at)| (HostId::from(*host), verdict(at))).collect(),
+    });
+    let matrix =
+        Matrix { hosts: hosts.iter().map(|host| HostId::from(*host)).collect(), rows: rows.collect() };
+    let checks: Vec<&str> = matrix.rows.iter().map(|row| row.check).collect();
+    let mut story = Story::new(&hosts);
+    press(&mut story, "4");
+    story.send(Msg::HostsChecked(1, Box::new(matrix), true));
+    // all at once
+    story.send(Msg::Resize(200, 50));
+    let shown = text(&story.model, COLOR);
+    let lines: Vec<&str> = shown.lines().collect();
+    for (line, check) in lines[3..].iter().zip(&checks) {
+        assert_line_of(check, line, lines[2], &hosts, 200);
+    }
+    // and one after the other
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "g");
+    for check in &checks {
+        let shown = text(&story.model, COLOR);
+        let lines: Vec<&str> = shown.lines().collect();
+        let chosen = lines.iter().find(|line| line.starts_with('▌')).expect("a chosen check");
+        assert_line_of(check, chosen, lines[2], &hosts, 80);
+        press(&mut story, "j");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::cli::roles;
 use crate::clock;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::Rank;
+use crate::supervise::samples::TakeSample;
 use crate::telemetry::{Sampler, SamplerConfig};
 
 /// Another NVML library than the loader's, for hosts that keep it elsewhere and for tests.
@@ -19,11 +20,7 @@ const NVML_LIB: &str = "HVTUI_NVML_LIB";
 /// `hvtui agent --stdio`.
 pub fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
     let state = Paths::of_user()?.state;
-    let config = SamplerConfig {
-        nvml_lib: std::env::var_os(NVML_LIB).map(PathBuf::from),
-        ssh_connection: std::env::var("SSH_CONNECTION").ok(),
-        ..SamplerConfig::default()
-    };
+    let config = SamplerConfig { ssh_connection: std::env::var("SSH_CONNECTION").ok(), ..sampler() };
     let telemetry =
         Box::new(|| Box::new(HostTelemetry(Sampler::start(config, clock::host_now))) as Box<dyn Telemetry>);
     Ok(code(roles::agent(args.nonce.clone(), state, telemetry)))
@@ -49,6 +46,15 @@ pub fn node_wrap(args: &RunDirArgs) -> ExitCode {
     code(roles::node_wrap(&args.dir))
 }
 
+/// `hvtui sample-host`.
+pub fn sample_host(args: &RunDirArgs) -> ExitCode {
+    let telemetry = || {
+        let mut sampler = Sampler::start(sampler(), clock::host_now);
+        Box::new(move || sampler.sample(clock::host_now)) as TakeSample
+    };
+    code(roles::sample_host(&args.dir, telemetry))
+}
+
 /// `hvtui rank-shim`.
 pub fn rank_shim() -> ExitCode {
     code(roles::rank_shim())
@@ -62,6 +68,11 @@ pub fn look_inside(ask: &str) -> ExitCode {
 /// `hvtui rsh-agent`.
 pub fn rsh_agent(args: &RshAgentArgs) -> ExitCode {
     code(roles::rsh_agent(&args.words))
+}
+
+/// How this host is read.
+fn sampler() -> SamplerConfig {
+    SamplerConfig { nvml_lib: std::env::var_os(NVML_LIB).map(PathBuf::from), ..SamplerConfig::default() }
 }
 
 fn code(code: i32) -> ExitCode {

@@ -90,6 +90,7 @@ impl Asked {
             FromAgent::Stands(m) => &m.run,
             FromAgent::Traces(m) => &m.run,
             FromAgent::TracePiece(m) => &m.run,
+            FromAgent::PastSamples(m) => &m.run,
             FromAgent::Stacks(m) => &m.run,
             FromAgent::Collectives(m) => &m.run,
             FromAgent::Forgotten(m) => &m.run,

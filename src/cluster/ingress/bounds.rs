@@ -112,7 +112,7 @@ pub(super) fn bound(message: &mut FromAgent) {
             }
             ImageState::Waiting | ImageState::Present { .. } => {}
         },
-        // numbers alone, or bytes that were counted
+        // numbers alone, or bytes that were counted: what is in samples is bounded where they are unpacked
         FromAgent::Pong(_)
         | FromAgent::Started(_)
         | FromAgent::RankStarted(_)
@@ -121,6 +121,7 @@ pub(super) fn bound(message: &mut FromAgent) {
         | FromAgent::Gap(_)
         | FromAgent::Finished(_)
         | FromAgent::TracePiece(_)
+        | FromAgent::PastSamples(_)
         | FromAgent::BlobsTaken(_) => {}
     }
 }

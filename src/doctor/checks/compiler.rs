@@ -182,6 +182,8 @@ mod tests {
         assert_eq!(verdicts[3].evidence, "gcc 12.2.0, and CUDA's nvcc takes gcc 11 at most");
         let built = Compiler::judge(&seen([Found { of_kernel: Some(12), ..gcc("11.4.0") }, gcc("11.4.0")]));
         assert_eq!([built[0].mark, built[1].mark], [Mark::Look, Mark::Good]);
+        let told = "gcc 11.4.0; the kernel was built by gcc 12, and NVIDIA's module is built here (DKMS)";
+        assert_eq!(built[0].evidence, told);
         assert_eq!(Compiler::judge(&seen([Found::default()]))[0].mark, Mark::Unknown);
     }
 

@@ -11,6 +11,7 @@ use super::super::system::System;
 use super::super::{Check, OfImage, Seen, Site};
 use super::gpu::NVML_LIB;
 use super::libraries;
+use crate::clock;
 use crate::domain::doctor::Verdict;
 use crate::domain::gpu::{GpuSample, mig};
 
@@ -30,8 +31,11 @@ print('hvtui %d' % ctypes.CDLL('libcuda.so.1').cuInit(0))";
 const LONGEST: u32 = 3;
 /// How long that Python may take in all: it may be a while until it begins.
 const OF_PYTHON: Duration = Duration::from_secs(5);
-/// And for a launch or in a container, which are waited for less long.
+/// And with it the loader's cache, which gets what Python has left.
+const OF_ALL: Duration = Duration::from_millis(5_600);
+/// Both for a launch or in a container, which are waited for less long.
 const OF_PYTHON_SOON: Duration = Duration::from_millis(3_500);
+const OF_ALL_SOON: Duration = Duration::from_millis(3_800);
 /// What the loader says of a library that is none for its program, or that it does not find.
 const OF_LOADER: [&str; 5] = [
     "cannot open shared object file",
@@ -89,8 +93,11 @@ impl Check for Cuda {
         let Some(python) = site.program("python3").or_else(|| site.program("python")) else {
             return Ok(Found::Absent);
         };
-        let patience = if site.for_launch || site.in_container { OF_PYTHON_SOON } else { OF_PYTHON };
-        let told = Site::ask_within(&python, &["-c", SCRIPT], patience)?;
+        let is_soon = site.for_launch || site.in_container;
+        let (of_python, of_all) = if is_soon { (OF_PYTHON_SOON, OF_ALL_SOON) } else { (OF_PYTHON, OF_ALL) };
+        let begun = clock::host_now().0;
+        let told = Site::ask_within(&python, &["-c", SCRIPT], of_python)?;
+        let gone = Duration::from_micros(clock::host_now().0.saturating_sub(begun));
         if let Some(answer) = told.out.lines().find_map(|line| line.strip_prefix("hvtui ")?.parse().ok()) {
             return Ok(Found::Answer(answer));
         }
@@ -102,10 +109,18 @@ impl Check for Cuda {
         let is_absent = words.contains("libcuda.so.1: cannot open shared object file");
         // what this Python's loader does not find, another one's may
         let is_of_loader = told.status.signal().is_none() && is_of_loader(words);
-        if !has_begun || is_of_loader && has_own_python(site) || is_absent && !is_nowhere(site) {
-            return Err(format!("{}: {words}", python.display()));
+        let unsure = |why: &str| Err(format!("{}: {words}{why}", python.display()));
+        if !has_begun || is_of_loader && has_own_python(site) {
+            return unsure("");
         }
-        Ok(if is_absent { no_library(site) } else { Found::Failed(words.to_owned()) })
+        if !is_absent {
+            return Ok(Found::Failed(words.to_owned()));
+        }
+        match is_nowhere(site, of_all.saturating_sub(gone)) {
+            Ok(true) => Ok(no_library(site)),
+            Ok(false) => unsure(""),
+            Err(why) => unsure(&format!("; whether the loader's cache has it is not told: {why}")),
+        }
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -164,22 +179,27 @@ fn has_own_python(site: &Site) -> bool {
     })
 }
 
-fn is_nowhere(site: &Site) -> bool {
+/// Whether the driver's library surely lies nowhere; the loader's cache is waited for so long.
+///
+/// # Errors
+/// Why the cache is not told.
+fn is_nowhere(site: &Site, left: Duration) -> Result<bool, String> {
     let named = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let cached = match libraries::cached(site) {
+    lacks(named.split(':').chain(FOLDERS), || match libraries::cached_within(site, left) {
         Err(_) if !Path::new(CACHE).exists() => Ok(Vec::new()),
         cached => cached,
-    };
-    lacks(named.split(':').chain(FOLDERS), &cached)
+    })
 }
 
-/// Whether the driver's library surely lies in none of these folders and is not in the loader's cache.
+/// Whether it lies in none of these folders and is not in the loader's cache, which is asked where no folder has it.
 fn lacks<'a>(
     mut folders: impl Iterator<Item = &'a str>,
-    cached: &Result<Vec<(String, String)>, String>,
-) -> bool {
-    let has_file = folders.any(|folder| !folder.is_empty() && Path::new(folder).join(LIBRARY).exists());
-    !has_file && cached.as_ref().is_ok_and(|all| all.iter().all(|(name, _)| name != LIBRARY))
+    cached: impl FnOnce() -> Result<Vec<(String, String)>, String>,
+) -> Result<bool, String> {
+    if folders.any(|folder| !folder.is_empty() && Path::new(folder).join(LIBRARY).exists()) {
+        return Ok(false);
+    }
+    Ok(cached()?.iter().all(|(name, _)| name != LIBRARY))
 }
 
 /// Known answers: CUDA's name, what goes wrong, what helps, and whether that is one command.
@@ -339,12 +359,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().to_str().unwrap();
         let cache = |name: &str| Ok(vec![(name.to_owned(), format!("/x/{name}"))]);
-        let of = |cached| lacks(["", at].into_iter(), &cached);
-        assert!(of(cache("libnvidia-ml.so.1")) && of(Ok(Vec::new())));
-        assert!(!of(cache(LIBRARY)), "the loader may find it");
-        assert!(!of(Err("no ldconfig there".to_owned())), "it may have it");
+        let of = |cached| lacks(["", at].into_iter(), || cached);
+        assert_eq!([of(cache("libnvidia-ml.so.1")), of(Ok(Vec::new()))], [Ok(true), Ok(true)]);
+        assert_eq!(of(cache(LIBRARY)), Ok(false), "the loader may find it");
+        let untold = || Err("no ldconfig there".to_owned());
+        assert_eq!(of(untold()), Err("no ldconfig there".to_owned()), "it may have it");
         std::fs::write(folder.path().join(LIBRARY), "").unwrap();
-        assert!(!of(cache("libnvidia-ml.so.1")), "a loader of another kind may find it");
+        assert_eq!(of(cache("libnvidia-ml.so.1")), Ok(false), "a loader of another kind may find it");
+        assert_eq!(of(untold()), Ok(false), "the cache is not asked");
+    }
+
+    #[test]
+    fn both_of_its_looks_end_within_its_patience() {
+        for (of_python, of_all, patience) in
+            [(OF_PYTHON, OF_ALL, Cuda::PATIENCE), (OF_PYTHON_SOON, OF_ALL_SOON, crate::doctor::PATIENCE)]
+        {
+            assert!(
+                of_python + Duration::from_millis(300) <= of_all,
+                "the cache is told in some milliseconds"
+            );
+            assert!(of_all + Duration::from_millis(200) <= patience);
+        }
+        assert!(Duration::from_secs(LONGEST.into()) < OF_PYTHON_SOON, "its alarm comes first");
     }
 
     #[test]

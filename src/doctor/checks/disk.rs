@@ -1,11 +1,20 @@
-//! Whether there is room where runs write: home, the state folder, the folder for temporary files.
+//! Whether there is room where runs write: home, the working directory, hvtui's own folders, the folder for temporary files. One on a
+//! file server that is gone is told with that server, and holds up none of the others.
+
+mod looks;
+mod mount;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use serde::{Deserialize, Serialize};
 
+use self::looks::{Looked, look, looks};
+use self::mount::Mount;
+use super::super::site::at_home;
 use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::domain::text::os_text;
@@ -24,6 +33,28 @@ const FEW: u64 = 10_000;
 /// An environment of a framework, or a data set of single files, takes about this many: fewer are worth a look where they are few of
 /// the whole, too.
 const USUAL: u64 = 100_000;
+/// How long all of them may take, less than the check may.
+const ALL: Duration = Duration::from_millis(2_500);
+/// The kernel's table of mounts.
+const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// What a folder is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Home,
+    /// Where ranks start, and where their programs lie.
+    Work,
+    /// One of hvtui's.
+    Own,
+    Temporary,
+}
+
+impl Role {
+    /// Whether it is made when it is needed.
+    fn is_made(self) -> bool {
+        matches!(self, Self::Work | Self::Own)
+    }
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::doctor) struct Place {
@@ -39,9 +70,15 @@ pub(in crate::doctor) struct Place {
     /// Whether it is the folder of `TMPDIR`, and is not there.
     #[serde(default)]
     absent: bool,
+    /// Whether programs that lie there can't be started, where it is the working directory.
+    #[serde(default)]
+    noexec: bool,
     /// Why it tells nothing.
     #[serde(default)]
     fault: Option<String>,
+    /// What is mounted there, where a look at it hangs.
+    #[serde(default)]
+    hangs_at: Option<Mount>,
 }
 
 impl Place {
@@ -55,7 +92,9 @@ impl Place {
             files: None,
             read_only: false,
             absent: false,
+            noexec: false,
             fault: None,
+            hangs_at: None,
         }
     }
 
@@ -73,29 +112,14 @@ impl Place {
 
 impl Check for Disk {
     const NAME: &'static str = "disk";
-    const ASKS: &'static str = "is there room at home, in the state folder and for temporary files";
+    const ASKS: &'static str =
+        "is there room at home, in the working directory, in hvtui's folders and for temporary files";
     type Found = Vec<Place>;
 
     fn look(site: &Site) -> Result<Vec<Place>, String> {
-        let tmp = std::env::var_os("TMPDIR")
-            .filter(|folder| !folder.is_empty())
-            .map_or_else(|| "/tmp".into(), PathBuf::from);
-        let mut seen = BTreeSet::new();
-        let mut places = Vec::new();
-        for path in [home(), existing(&site.state), tmp.clone()] {
-            match rustix::fs::statvfs(&path) {
-                Ok(stat) if seen.insert((stat.f_fsid, stat.f_blocks)) => places.push(Place::of(&path, &stat)),
-                Ok(_) => {}
-                Err(rustix::io::Errno::NOENT) if path == tmp => {
-                    places.push(Place { absent: true, ..Place::unknown(&path) });
-                }
-                Err(error) => {
-                    let fault = Some(os_text(&error.into()));
-                    places.push(Place { fault, ..Place::unknown(&path) });
-                }
-            }
-        }
-        Ok(places)
+        let folders = folders(site);
+        let looked = looks(&folders, ALL, look);
+        Ok(places(folders, looked, &std::fs::read_to_string(MOUNTS).unwrap_or_default()))
     }
 
     fn judge(seen: &[Seen<'_, Vec<Place>>]) -> Vec<Verdict> {
@@ -103,15 +127,80 @@ impl Check for Disk {
     }
 }
 
-/// The nearest folder above that is there.
-fn existing(path: &Path) -> PathBuf {
-    path.ancestors().find(|path| path.exists()).unwrap_or(path).to_owned()
+/// The folders that count on this host.
+fn folders(site: &Site) -> Vec<(Role, PathBuf)> {
+    let of_run = site.run.as_ref().and_then(|run| run.cwd.as_deref());
+    let work = of_run.or(site.workdir.as_deref()).map(|path| (Role::Work, at_home(path)));
+    let cache = std::env::current_exe().ok().and_then(|exe| cache(&exe)).map(|path| (Role::Own, path));
+    let tmp = std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty());
+    let tmp = tmp.map_or_else(|| "/tmp".into(), PathBuf::from);
+    let mut all = vec![(Role::Home, home())];
+    all.extend(work);
+    all.push((Role::Own, site.state.clone()));
+    all.extend(cache);
+    all.push((Role::Temporary, tmp));
+    all
+}
+
+/// hvtui's folder in the one for caches, where this program was put there: `~/.cache/hvtui/agents/HASH/hvtui`.
+fn cache(program: &Path) -> Option<PathBuf> {
+    let agents = program.parent()?.parent()?;
+    agents.ends_with("hvtui/agents").then(|| agents.to_owned())
+}
+
+/// What is told of these folders, of which several may lie on one file system; `mounts` is the text of the kernel's table.
+fn places(folders: Vec<(Role, PathBuf)>, looked: Vec<Looked>, mounts: &str) -> Vec<Place> {
+    let mut seen = BTreeSet::new();
+    let mut places = Vec::new();
+    for ((role, path), looked) in folders.into_iter().zip(looked) {
+        match looked {
+            Looked::At(Ok((there, stat))) => {
+                let noexec = role == Role::Work && stat.f_flag.contains(StatVfsMountFlags::NOEXEC);
+                if seen.insert((stat.f_fsid, stat.f_blocks, noexec)) {
+                    places.push(Place { noexec, ..Place::of(&there, &stat) });
+                }
+            }
+            Looked::At(Err(error)) if error.kind() == ErrorKind::NotFound && role == Role::Temporary => {
+                places.push(Place { absent: true, ..Place::unknown(&path) });
+            }
+            Looked::At(Err(error)) => {
+                places.push(Place { fault: Some(os_text(&error)), ..Place::unknown(&path) });
+            }
+            Looked::Hangs(at) => {
+                let fault = Some(format!("no answer in {:.1} s", ALL.as_secs_f64()));
+                places.push(Place { fault, hangs_at: Mount::of(mounts, &at), ..Place::unknown(&path) });
+            }
+        }
+    }
+    places
+}
+
+/// Of one that a look at hangs.
+fn hanging(path: &str, fault: &str, mount: &Mount) -> Verdict {
+    let Mount { point, kind, source } = mount;
+    let again = format!("sudo umount -f -l {}, and mount it again", shell_word(point));
+    let remedy = match mount.server() {
+        Some(server) => format!(
+            "see whether the file server {server} is there (ping -c 3 {}) and serves; where it does not come back: {again}",
+            shell_word(server)
+        ),
+        None => format!("dmesg | tail shows whether its disk fails; where it does not come back: {again}"),
+    };
+    Verdict::bad(
+        format!("{path}: {fault}: {point} is {kind} of {source}"),
+        "what reads or writes there hangs until it answers, and may not even be ended",
+        remedy,
+    )
+    .may_run()
 }
 
 /// Of one of them.
 fn judge_place(place: &Place) -> Verdict {
     let path = &place.path;
     let at = shell_word(path);
+    if let (Some(fault), Some(mount)) = (&place.fault, &place.hangs_at) {
+        return hanging(path, fault, mount);
+    }
     if let Some(fault) = &place.fault {
         return Verdict::bad(
             format!("{path}: {fault}"),
@@ -157,6 +246,15 @@ fn judge_place(place: &Place) -> Verdict {
             .lasting(format!("few inodes at {path}"));
     } else if place.free < LITTLE && place.free / (place.total / 100).max(1) < LITTLE_PERCENT {
         Verdict::look(free, cause, remedy)
+    } else if place.noexec {
+        let remedy = format!(
+            "findmnt -T {at} shows how it is mounted: take noexec out of /etc/fstab and mount it anew, or choose another workdir"
+        );
+        return Verdict::look(
+            format!("{path}, of the working directory, is mounted noexec"),
+            "programs and compiled extensions that lie there can't be started or loaded",
+            remedy,
+        );
     } else {
         Verdict::good(free)
     };
@@ -199,7 +297,8 @@ mod tests {
         assert_eq!(judge(&[roomy(), place("/tmp", 5 << 30)]).mark, Mark::Look);
         let full = judge(&[roomy(), place("/tmp", 100 << 20)]);
         assert!(full.mark == Mark::Bad && full.evidence.contains("/tmp"), "{full:?}");
-        assert_eq!(judge(&[Place { read_only: true, ..place("/home", 1 << 40) }]).mark, Mark::Bad);
+        let read_only = judge(&[Place { read_only: true, ..place("/home", 1 << 40) }]);
+        assert_eq!((read_only.mark, read_only.evidence.as_str()), (Mark::Bad, "/home is read-only"));
         let absent = judge(&[roomy(), Place { absent: true, ..place("/scratch/li", 0) }]);
         assert_eq!(
             (absent.mark, absent.evidence.as_str()),
@@ -218,7 +317,78 @@ mod tests {
         // as an older hvtui tells a place
         let old = r#"{"path": "/tmp", "total": 9, "free": 9, "files_free": 7, "read_only": false}"#;
         let old: Place = serde_json::from_str(old).unwrap();
-        assert!(old.fault.is_none() && old.files.is_none());
+        assert!(old.fault.is_none() && old.files.is_none() && old.hangs_at.is_none() && !old.noexec);
+    }
+
+    #[test]
+    fn a_folder_on_a_file_server_that_is_gone_is_told_with_it_and_holds_up_no_other_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().to_owned();
+        let folders = vec![
+            (Role::Home, there.clone()),
+            (Role::Work, "/data/li".into()),
+            (Role::Temporary, there.join("absent")),
+        ];
+        let gone = |role: Role, path: &Path, goes_to: &dyn Fn(&Path)| {
+            if role == Role::Work {
+                goes_to(Path::new("/mnt/fs1/li"));
+                std::thread::sleep(Duration::from_secs(3_600));
+            }
+            look(role, path, goes_to)
+        };
+        let looked = looks(&folders, Duration::from_secs(2), gone);
+        let mounts =
+            "22 1 259:2 / / rw - ext4 /dev/sda1 rw\n30 22 0:40 / /mnt/fs1 rw - nfs4 fs1:/export rw\n";
+        let places = places(folders, looked, mounts);
+        assert!(places.len() == 3 && places[0].fault.is_none() && places[0].total > 0, "{places:?}");
+        assert!(places[2].absent, "{places:?}");
+        let told = judge(&places);
+        let seen = "/data/li: no answer in 2.5 s: /mnt/fs1 is nfs4 of fs1:/export";
+        assert_eq!((told.mark, told.for_launch(), told.evidence.as_str()), (Mark::Bad, Mark::Look, seen));
+        let remedy = told.remedy.unwrap();
+        assert!(remedy.starts_with("see whether the file server fs1 is there (ping -c 3 fs1)"), "{remedy}");
+        assert!(remedy.ends_with(": sudo umount -f -l /mnt/fs1, and mount it again"), "{remedy}");
+    }
+
+    #[test]
+    fn a_look_goes_by_links_to_the_nearest_folder_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir(real.join("data")).unwrap();
+        std::os::unix::fs::symlink("data", real.join("work")).unwrap();
+        let path = real.join("work/run/7");
+        let went = std::cell::RefCell::new(Vec::new());
+        let (there, _) = look(Role::Work, &path, &|to: &Path| went.borrow_mut().push(to.to_owned())).unwrap();
+        assert_eq!(there, real.join("work"));
+        assert_eq!(went.borrow().last(), Some(&real.join("data/run/7")));
+        let absent = look(Role::Temporary, &path, &|_: &Path| {}).err().unwrap();
+        assert_eq!(absent.kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn the_folders_of_a_run_and_of_hvtui_are_looked_at_too() {
+        use crate::doctor::tests::site;
+        use crate::domain::doctor::RunProgram;
+        let of = |site: &Site| folders(site).into_iter().find(|(role, _)| *role == Role::Work);
+        assert_eq!(of(&site()), None);
+        let site = site().with_workdir(Some("/data/li".to_owned()));
+        assert_eq!(of(&site), Some((Role::Work, "/data/li".into())));
+        let run = RunProgram { cwd: Some("~/train".to_owned()), ..RunProgram::default() };
+        assert_eq!(of(&site.with_run(Some(run))), Some((Role::Work, home().join("train"))));
+        let agent = Path::new("/scratch/li/hvtui/agents/3f2a/hvtui");
+        assert_eq!(cache(agent), Some("/scratch/li/hvtui/agents".into()));
+        assert_eq!(cache(Path::new("/usr/bin/hvtui")), None);
+    }
+
+    #[test]
+    fn a_working_directory_whose_programs_can_not_be_started_is_told() {
+        let noexec = |free: u64| judge(&[roomy(), Place { noexec: true, ..place("/data/li", free) }]);
+        let told = noexec(500 << 30);
+        assert_eq!(
+            (told.mark, told.evidence.as_str()),
+            (Mark::Look, "/data/li, of the working directory, is mounted noexec")
+        );
+        assert_eq!(noexec(1 << 20).mark, Mark::Bad, "what ends a run counts first");
     }
 
     #[test]
@@ -226,7 +396,8 @@ mod tests {
         let of = |free: u64, all: u64| {
             judge(&[Place { files_free: Some(free), files: Some(all), ..place("/home/li", 500 << 30) }])
         };
-        assert_eq!(of(0, 50_000_000).mark, Mark::Bad);
+        let none = of(0, 50_000_000);
+        assert_eq!((none.mark, none.evidence.as_str()), (Mark::Bad, "no inode is free at /home/li"));
         let few = of(FEW - 1, 50_000);
         assert_eq!((few.mark, few.evidence.as_str()), (Mark::Look, "9999 inodes free at /home/li"));
         assert!(!few.lasting.unwrap().contains("9999"));

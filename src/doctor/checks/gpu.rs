@@ -262,7 +262,12 @@ mod tests {
         for reason in [GpuAbsenceReason::NoLibrary, GpuAbsenceReason::DriverNotLoaded] {
             assert_eq!(of(reason, Some(0), &others()).mark, Mark::Unknown, "{reason:?}");
         }
-        assert_eq!(of(GpuAbsenceReason::NoLibrary, None, &others()).mark, Mark::Look, "it may have one");
+        let may = of(GpuAbsenceReason::NoLibrary, None, &others());
+        assert_eq!(
+            (may.mark, may.evidence.as_str()),
+            (Mark::Look, "no NVIDIA driver library; other hosts have GPUs"),
+            "it may have one"
+        );
         let idle = of(GpuAbsenceReason::NoLibrary, Some(1), &none);
         assert_eq!(
             (idle.mark, idle.evidence.as_str()),

@@ -260,7 +260,11 @@ mod tests {
             (broken.mark, broken.evidence.as_str()),
             (Mark::Bad, "Horovod 0.28.1 does not find libmpi.so.40")
         );
-        assert_eq!(found(&[], &[]).mark, Mark::Bad);
+        let none = found(&[], &[]);
+        assert_eq!(
+            (none.mark, none.evidence.as_str()),
+            (Mark::Bad, "Horovod 0.28.1 is built for no framework")
+        );
         assert_eq!(judge(&Found::default(), true, &Compared::new([])).mark, Mark::Unknown);
     }
 

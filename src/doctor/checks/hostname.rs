@@ -1,5 +1,6 @@
 //! Whether a host's own name is one that launchers take and leads to it, and whether the names of the others lead there to them.
 
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -22,6 +23,18 @@ pub(in crate::doctor) struct Hostname;
 /// Names that are looked up at a time, and how long all of them may take: a name server that is gone answers none.
 const AT_ONCE: usize = 16;
 const ALL: Duration = Duration::from_secs(3);
+/// Where the C library reads which name servers to ask, and how many of them it asks.
+const SERVERS: &str = "/etc/resolv.conf";
+const MOST_SERVERS: usize = 3;
+/// What helps where they do not answer.
+const SEE_SERVERS: &str = "see whether the servers in /etc/resolv.conf there answer (resolvectl status shows those behind 127.0.0.53)";
+/// What the C libraries, GNU's and musl, say of a name to which there was no answer (`EAI_AGAIN`, `EAI_FAIL`).
+const NO_ANSWER: [&str; 4] = [
+    "Temporary failure in name resolution",
+    "Non-recoverable failure in name resolution",
+    "Try again",
+    "Non-recoverable error",
+];
 /// Names that are told of many.
 const SHOWN: usize = 4;
 /// What does without them.
@@ -35,6 +48,12 @@ pub(in crate::doctor) struct Found {
     /// Whether there was no answer to that in time.
     #[serde(default)]
     is_late: bool,
+    /// Whether the name servers did not answer to that, as they said at once.
+    #[serde(default)]
+    is_unanswered: bool,
+    /// The name servers that are asked there.
+    #[serde(default)]
+    servers: Vec<String>,
     /// What the names of the other hosts mean there.
     #[serde(default)]
     others: Vec<Other>,
@@ -45,8 +64,11 @@ pub(in crate::doctor) struct Found {
 struct Other {
     host: HostId,
     name: String,
-    /// Absent where there was no answer in time.
+    /// Absent where there was no answer, or none in time.
     addresses: Option<Vec<IpAddr>>,
+    /// Whether the name servers did not answer, as they said at once.
+    #[serde(default)]
+    is_unanswered: bool,
     /// Whether it was not looked up, as those before took so long.
     #[serde(default)]
     is_untried: bool,
@@ -54,9 +76,9 @@ struct Other {
 
 impl Other {
     fn of(host: HostId, name: String, meaning: Meaning) -> Self {
-        let is_untried = meaning == Meaning::Untried;
+        let (is_untried, is_unanswered) = (meaning == Meaning::Untried, meaning == Meaning::Unanswered);
         let addresses = if let Meaning::Of(addresses) = meaning { Some(addresses) } else { None };
-        Self { host, name, addresses, is_untried }
+        Self { host, name, addresses, is_unanswered, is_untried }
     }
 }
 
@@ -71,15 +93,17 @@ impl Check for Hostname {
         let others = site.peers.iter().filter_map(|peer| Some((peer.host.clone(), peer.name.clone()?)));
         let others: Vec<(HostId, String)> = others.collect();
         let names = [&name].into_iter().chain(others.iter().map(|(_, name)| name)).cloned().collect();
-        let mut told = resolved(names, ALL).into_iter();
-        let (addresses, is_late) = match told.next() {
-            Some(Meaning::Of(addresses)) => (addresses, false),
-            Some(Meaning::Late) => (Vec::new(), true),
+        let servers = servers(&std::fs::read_to_string(SERVERS).unwrap_or_default());
+        let mut told = resolved(names, ALL).into_iter().map(|meaning| meaning.with(&servers));
+        let (addresses, is_late, is_unanswered) = match told.next() {
+            Some(Meaning::Of(addresses)) => (addresses, false, false),
+            Some(Meaning::Late) => (Vec::new(), true, false),
+            Some(Meaning::Unanswered) => (Vec::new(), false, true),
             Some(Meaning::Untried) | None => return Err(format!("{name} could not be looked up")),
         };
         let others = others.into_iter().zip(told);
         let others = others.map(|((host, name), meaning)| Other::of(host, name, meaning)).collect();
-        Ok(Found { name, addresses, is_late, others })
+        Ok(Found { name, addresses, is_late, is_unanswered, servers, others })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -109,8 +133,42 @@ pub(super) enum Meaning {
     Of(Vec<IpAddr>),
     /// There was no answer in time.
     Late,
+    /// There was none, as was said at once: the name servers are out of order or are not reached.
+    Unanswered,
     /// It was not looked up: those before took the time.
     Untried,
+}
+
+impl Meaning {
+    /// What `name` means here.
+    fn of(name: &str) -> Self {
+        match (name, 0).to_socket_addrs() {
+            Ok(all) => Self::Of(all.map(|one| one.ip()).collect()),
+            Err(error) if is_unanswered(&error) => Self::Unanswered,
+            Err(_) => Self::Of(Vec::new()),
+        }
+    }
+
+    /// The same where these servers are asked: where there is none, no answer means that the name is in no file.
+    fn with(self, servers: &[String]) -> Self {
+        if self == Self::Unanswered && servers.is_empty() { Self::Of(Vec::new()) } else { self }
+    }
+}
+
+/// Whether there was no answer to a look-up, which is something else than that there is no such name.
+fn is_unanswered(error: &io::Error) -> bool {
+    let words = error.to_string();
+    error.raw_os_error().is_some() || NO_ANSWER.iter().any(|one| words.ends_with(one))
+}
+
+/// The name servers that this text of `/etc/resolv.conf` names, as it writes them.
+fn servers(text: &str) -> Vec<String> {
+    let named = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|word| *word == "nameserver")?;
+        words.next().map(str::to_owned)
+    });
+    named.take(MOST_SERVERS).collect()
 }
 
 /// What names mean here, in their order: so many are looked up at a time, each for a third of the time at least. Who waits for one to
@@ -129,7 +187,7 @@ pub(super) fn resolved(names: Vec<String>, patience: Duration) -> Vec<Meaning> {
             {
                 let is_told = |meaning| tell.send((at, meaning)).is_ok();
                 // the others may be waited for no more
-                if !(is_told(Meaning::Late) && is_told(Meaning::Of(addresses(name)))) {
+                if !(is_told(Meaning::Late) && is_told(Meaning::of(name))) {
                     break;
                 }
             }
@@ -148,11 +206,6 @@ pub(super) fn resolved(names: Vec<String>, patience: Duration) -> Vec<Meaning> {
 
 fn numbered(names: &[String], at: usize) -> Option<(usize, &str)> {
     Some((at, names.get(at)?.as_str()))
-}
-
-fn addresses(name: &str) -> Vec<IpAddr> {
-    let addresses = (name, 0).to_socket_addrs();
-    addresses.map(|all| all.map(|one| one.ip()).collect()).unwrap_or_default()
 }
 
 /// A host as others know it.
@@ -203,6 +256,38 @@ fn appended(lines: &[String]) -> (String, usize) {
     let fits = |count: &usize| command(*count).chars().count() <= LONGEST;
     let count = (1..=quoted.len()).take_while(fits).last().unwrap_or(quoted.len());
     (command(count), count)
+}
+
+/// That these name servers did not answer.
+fn unanswered(servers: &[String]) -> String {
+    match servers {
+        [one] => format!("the name server {one} gives no answer"),
+        all => format!("the name servers {} give no answer", all.join(", ")),
+    }
+}
+
+/// Of names that lead nowhere there, with their lines for `/etc/hosts`. `lasting` are those that a command may add; `is_out` is whether
+/// a name server may be out of order.
+fn nowhere(seen: String, lines: &[String], lasting: &[String], is_out: bool) -> Verdict {
+    let command = Some(appended(lasting)).filter(|_| !lasting.is_empty());
+    let rest = lines.len() - command.as_ref().map_or(lines.len(), |(_, count)| *count);
+    let rest = if let Some((_, count)) = command.as_ref().filter(|_| rest > 0) {
+        format!(" (--fix adds the first {count}; {rest} remain for the next look)")
+    } else {
+        String::new()
+    };
+    let add = format!("add to /etc/hosts there: {}{rest}", few(lines, "; "));
+    let verdict = Verdict::look(
+        seen,
+        format!(
+            "mpirun -H, horovodrun -H, MASTER_ADDR and TF_CONFIG can fail there with such a name; {GIVEN}"
+        ),
+        if is_out { format!("{SEE_SERVERS}; where they know no such name, {add}") } else { add },
+    );
+    match command {
+        Some((command, _)) => verdict.fixed_there(command),
+        None => verdict,
+    }
 }
 
 /// The first ones of many.
@@ -265,6 +350,7 @@ impl Here<'_> {
         let line = here.line(name);
         let Some(first) = all.first() else {
             let add = format!("add this line to /etc/hosts there: {line}");
+            let fails = "programs that look their own host's name up fail, as gloo does";
             let (seen, cause, remedy) = if self.found.is_late {
                 (
                     format!("{name} is not looked up in {} s on the host itself", ALL.as_secs()),
@@ -272,16 +358,16 @@ impl Here<'_> {
                      gloo does",
                     format!("see whether its name server answers again; where it does not last, {add}"),
                 )
+            } else if self.found.is_unanswered {
+                let servers = unanswered(&self.found.servers);
+                let remedy = format!("{SEE_SERVERS}; where they know no such name, {add}");
+                (format!("{name} has no address on the host itself: {servers}"), fails, remedy)
             } else {
-                (
-                    format!("{name} has no address on the host itself"),
-                    "programs that look their own host's name up fail, as gloo does",
-                    add,
-                )
+                (format!("{name} has no address on the host itself"), fails, add)
             };
             let verdict = Verdict::look(seen, cause, remedy);
             // a name server that is out for a while is no reason for a line that stays
-            let is_sure = here.own.is_some() && !self.found.is_late;
+            let is_sure = here.own.is_some() && !self.found.is_late && !self.found.is_unanswered;
             return if is_sure { verdict.fixed_there(appended(&[line]).0) } else { verdict };
         };
         if let Some(loopback) = all.iter().find(|address| address.is_loopback()) {
@@ -336,6 +422,7 @@ impl Here<'_> {
         // a name server that is out for a while is no reason for lines that stay
         let mut lasting = Vec::new();
         let (mut is_known, mut is_sure, mut untried) = (true, false, 0_usize);
+        let (mut is_late, mut is_unanswered) = (false, false);
         for peer in self.all.iter().filter(|peer| peer.host != self.own.host) {
             let Some(other) = self.found.others.iter().find(|one| one.host == *peer.host) else { continue };
             let name = &other.name;
@@ -350,7 +437,14 @@ impl Here<'_> {
                     untried += 1;
                     continue;
                 }
-                None => absent.push(format!("{called} in time")),
+                None if other.is_unanswered => {
+                    is_unanswered = true;
+                    absent.push(called);
+                }
+                None => {
+                    is_late = true;
+                    absent.push(format!("{called} in time"));
+                }
                 Some([]) => {
                     absent.push(called);
                     is_known &= peer.own.is_some();
@@ -369,6 +463,7 @@ impl Here<'_> {
         seen.extend(
             (!absent.is_empty()).then(|| format!("no address is found there for {}", few(&absent, ", "))),
         );
+        seen.extend(is_unanswered.then(|| unanswered(&self.found.servers)));
         let is_told = !seen.is_empty();
         let of_untried =
             || format!("not looked up in time there: the names of {}", counted(untried, "other host"));
@@ -377,26 +472,9 @@ impl Here<'_> {
         if !is_told {
             return (untried > 0).then(|| Verdict::unknown(seen));
         }
-        let some_lines = few(&lines, "; ");
         if astray.is_empty() {
-            let command = Some(appended(&lasting)).filter(|_| is_known && !lasting.is_empty());
-            let rest = lines.len() - command.as_ref().map_or(lines.len(), |(_, count)| *count);
-            let rest = if let Some((_, count)) = command.as_ref().filter(|_| rest > 0) {
-                format!(" (--fix adds the first {count}; {rest} remain for the next look)")
-            } else {
-                String::new()
-            };
-            let verdict = Verdict::look(
-                seen,
-                format!(
-                    "mpirun -H, horovodrun -H, MASTER_ADDR and TF_CONFIG can fail there with such a name; {GIVEN}"
-                ),
-                format!("add to /etc/hosts there: {some_lines}{rest}"),
-            );
-            return Some(match command {
-                Some((command, _)) => verdict.fixed_there(command),
-                None => verdict,
-            });
+            let lasting: &[String] = if is_known { &lasting } else { &[] };
+            return Some(nowhere(seen, &lines, lasting, is_late || is_unanswered));
         }
         let comes = if is_sure {
             "comes to another host, and hangs or is refused"
@@ -406,8 +484,10 @@ impl Here<'_> {
         let cause = format!(
             "what mpirun -H, horovodrun -H, MASTER_ADDR or TF_CONFIG give such a name to there {comes}; {GIVEN}"
         );
-        let remedy =
-            format!("in /etc/hosts there, or at its name server, give each its own address: {some_lines}");
+        let remedy = format!(
+            "in /etc/hosts there, or at its name server, give each its own address: {}",
+            few(&lines, "; ")
+        );
         // what is only not known here may lead to it by a gateway
         Some(if is_sure {
             Verdict::bad(seen, cause, remedy).may_run()
@@ -503,6 +583,8 @@ mod tests {
         for name in ["localhost", "localhost.localdomain"] {
             assert_eq!(of(name, &["10.0.0.1"]), Mark::Look, "{name}");
         }
+        let common = alone("localhost", &["10.0.0.1"], &[]).evidence;
+        assert_eq!(common, "its name is 'localhost', by which it is not told from other hosts");
     }
 
     #[test]
@@ -530,6 +612,58 @@ mod tests {
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Look, seen));
         assert_eq!(verdict.fix, None, "its name server may be out for a while");
         assert!(verdict.remedy.unwrap().ends_with("add this line to /etc/hosts there: 10.0.0.2 gpu-a"));
+    }
+
+    #[test]
+    fn a_name_server_that_is_out_of_order_is_named() {
+        let servers = || vec!["10.0.0.53".to_owned()];
+        let own = Found { is_unanswered: true, servers: servers(), ..found("gpu-a", &[]) };
+        let verdict = Hostname::judge(&seen_with([(info_with(&OWN), own)])).remove(0);
+        let seen = "gpu-a has no address on the host itself: the name server 10.0.0.53 gives no answer";
+        assert_eq!((verdict.mark, verdict.evidence.as_str(), &verdict.fix), (Mark::Look, seen, &None));
+        let remedy = verdict.remedy.unwrap();
+        assert!(remedy.starts_with("see whether the servers in /etc/resolv.conf there answer"), "{remedy}");
+        assert!(
+            remedy
+                .ends_with("where they know no such name, add this line to /etc/hosts there: 10.0.0.2 gpu-a")
+        );
+        let verdict = beside_with("gpu-b", Meaning::Unanswered);
+        let seen = "no address is found there for gpu-b (host-1); the name servers 10.0.0.53, 10.0.0.54 give no answer";
+        assert_eq!((verdict.mark, verdict.evidence.as_str(), &verdict.fix), (Mark::Look, seen, &None));
+        let remedy = verdict.remedy.unwrap();
+        assert!(
+            remedy.ends_with("where they know no such name, add to /etc/hosts there: 10.0.0.2 gpu-b"),
+            "{remedy}"
+        );
+    }
+
+    #[test]
+    fn no_answer_is_told_from_no_such_name() {
+        let of = |words: &str| {
+            is_unanswered(&io::Error::other(format!("failed to lookup address information: {words}")))
+        };
+        assert!(NO_ANSWER.iter().all(|words| of(words)));
+        for words in
+            ["Name or service not known", "No address associated with hostname", "Name does not resolve"]
+        {
+            assert!(!of(words), "{words}");
+        }
+        assert!(is_unanswered(&io::Error::from_raw_os_error(libc::ECONNREFUSED)));
+        let told = servers(
+            "# nameserver 1.1.1.1\nsearch lab\nnameserver 10.0.0.53 # first\n\tnameserver fe80::1%eth0\nnameserver\n",
+        );
+        assert_eq!(told, ["10.0.0.53", "fe80::1%eth0"]);
+        assert_eq!(Meaning::Unanswered.with(&told), Meaning::Unanswered);
+        assert_eq!(
+            Meaning::Unanswered.with(&[]),
+            Meaning::Of(Vec::new()),
+            "there is no server to be out of order"
+        );
+        assert_eq!(Meaning::Late.with(&[]), Meaning::Late);
+        // as an older hvtui tells it
+        let old = r#"{"name": "gpu-a", "addresses": [], "others": [{"host": "n2", "name": "gpu-b", "addresses": null}]}"#;
+        let old: Found = serde_json::from_str(old).unwrap();
+        assert!(!old.is_unanswered && old.servers.is_empty() && !old.others[0].is_unanswered);
     }
 
     #[test]
@@ -564,8 +698,9 @@ mod tests {
     fn beside_with(name: &str, meaning: Meaning) -> Verdict {
         let other = Other::of(HostId::from("host-1"), name.to_owned(), meaning);
         let info = |address: &str| info_with(&[DOCKER, ("eth0", address)]);
+        let servers = vec!["10.0.0.53".to_owned(), "10.0.0.54".to_owned()];
         let hosts = [
-            (info("10.0.0.1"), Found { others: vec![other], ..found("gpu-a", &["10.0.0.1"]) }),
+            (info("10.0.0.1"), Found { others: vec![other], servers, ..found("gpu-a", &["10.0.0.1"]) }),
             (info("10.0.0.2"), found(name, &["10.0.0.2"])),
             (info("10.0.0.3"), found("gpu-c", &["10.0.0.3"])),
         ];
@@ -586,6 +721,7 @@ mod tests {
         let late = beside("gpu-b", None);
         assert!(late.mark == Mark::Look && late.evidence.ends_with("gpu-b (host-1) in time"), "{late:?}");
         assert_eq!(late.fix, None, "its name server may be out for a while");
+        assert!(late.remedy.unwrap().starts_with("see whether the servers in /etc/resolv.conf there answer"));
         let untried = beside_with("gpu-b", Meaning::Untried);
         let seen = "not looked up in time there: the names of 1 other host";
         assert_eq!((untried.mark, untried.evidence.as_str(), untried.fix), (Mark::Unknown, seen, None));

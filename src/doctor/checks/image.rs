@@ -236,9 +236,15 @@ mod tests {
                 .contains("has GPU-2, which is not")
         );
         let words = "Failed to initialize NVML: Unknown Error".to_owned();
-        assert_eq!(of(Container { gpus: Some(Err(words)), ..one() }).mark, Mark::Bad);
+        let failed = of(Container { gpus: Some(Err(words)), ..one() });
+        let seen = "nvidia-smi in a container: Failed to initialize NVML: Unknown Error";
+        assert_eq!((failed.mark, failed.evidence.as_str()), (Mark::Bad, seen));
         assert!(of(Container { gpus: None, ..one() }).evidence.contains("no answer of nvidia-smi"));
-        assert_eq!(of(Container { reads_memory: false, ..one() }).mark, Mark::Look);
+        let alone = of(Container { reads_memory: false, ..one() });
+        assert_eq!(
+            (alone.mark, alone.evidence.as_str()),
+            (Mark::Look, "a container may not have SYS_PTRACE")
+        );
         let text = "GPU 0: NVIDIA H200 (UUID: GPU-aa)\n  MIG 1g.18gb     Device  0: (UUID: MIG-bb)\n";
         assert_eq!(uuids(text), ["GPU-aa".to_owned(), "MIG-bb".to_owned()].into());
         assert!(

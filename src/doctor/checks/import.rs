@@ -18,8 +18,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use self::cards::Card;
-use self::known::{Known, Remembered};
-use self::tries::Succeeded;
+use self::known::Known;
+use self::tries::{Imported, Succeeded};
 use super::super::environments::{self as pythons, Environment};
 use super::super::python::{PACKAGES, Python};
 use super::super::site::on;
@@ -83,6 +83,14 @@ pub(in crate::doctor) struct Tried {
     /// Of one that the Python does not have, so that it was not tried: the environments that have it.
     #[serde(default)]
     absent: Option<Vec<Environment>>,
+}
+
+impl Tried {
+    /// The same of one that succeeded.
+    fn told(&mut self, Imported { version, versions, arches, gpus }: Imported) {
+        (self.version, self.versions) = (version, versions);
+        (self.arches, self.cards) = (arches, gpus);
+    }
 }
 
 /// What a person who names this check may mean.
@@ -349,8 +357,7 @@ impl Place {
         };
         let known = Known::new(&site.state, &self.python, module, value);
         if let Some(before) = known.succeeded().filter(|_| site.for_launch) {
-            (tried.version, tried.versions) = (before.version, before.versions);
-            (tried.arches, tried.cards) = (before.arches, before.gpus);
+            tried.told(before);
             return tried;
         }
         if site.for_launch && known.is_given_up() {
@@ -368,17 +375,14 @@ impl Place {
             Ok(told) => {
                 let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
                 match line.and_then(|line| serde_json::from_str::<Succeeded>(line).ok()) {
-                    Some(Succeeded { file, files, version, said, nccl, versions, arches, gpus }) => {
+                    Some(Succeeded { file, files, said, nccl, told }) => {
                         // what is wrong with it is told each time; a GPU without code beside others is remembered, too
-                        let has_code = cards::are_some_served(&gpus, &arches);
+                        let has_code = cards::are_some_served(&told.gpus, &told.arches);
                         if said.is_empty() && nccl != Some(false) && has_code {
-                            let (version, versions) = (version.clone(), versions.clone());
-                            let (arches, gpus) = (arches.clone(), gpus.clone());
-                            known.keep(file, files, Remembered { version, versions, arches, gpus });
+                            known.keep(file, files, told.clone());
                         }
-                        (tried.version, tried.versions) = (version, versions);
                         (tried.warning, tried.nccl) = (said.into_iter().next(), nccl);
-                        (tried.arches, tried.cards) = (arches, gpus);
+                        tried.told(told);
                     }
                     None => {
                         tried.fault = Some(match told.status.signal() {

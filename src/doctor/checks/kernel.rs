@@ -132,6 +132,8 @@ mod tests {
             let newest = newest.map(str::to_owned);
             judge(&Found { newest, reboot, ..found() }, "6.1.0-18-amd64").mark
         };
+        let due = judge(&Found { reboot: true, ..found() }, "6.1.0-18-amd64").evidence;
+        assert_eq!(due, "6.1.0-18-amd64 runs, and /run/reboot-required is there");
         assert_eq!(of(Some("6.1.0-18-amd64"), false), Mark::Good);
         assert_eq!(of(Some("6.1.0-9-amd64"), false), Mark::Good, "by numbers, not by letters");
         assert_eq!(of(Some("6.1.0-21-amd64"), false), Mark::Look);
@@ -162,6 +164,8 @@ mod tests {
         let debian = of(System::Debian);
         let command = "sudo apt-get install linux-headers-6.1.0-18-amd64";
         assert_eq!((debian.mark, debian.help().as_deref()), (Mark::Look, Some(command)));
+        let seen = "6.1.0-18-amd64 runs, without its headers, and NVIDIA's module is built here (DKMS)";
+        assert_eq!(debian.evidence, seen);
         let other = of(System::Other);
         let words = "install the headers of the kernel 6.1.0-18-amd64 there";
         assert_eq!((other.fix, other.remedy.as_deref()), (None, Some(words)));

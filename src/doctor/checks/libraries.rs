@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::super::compare::Compared;
-use super::super::{Check, OfImage, Seen, Site};
+use super::super::{Check, OfImage, PATIENCE, Seen, Site};
 use crate::domain::doctor::Verdict;
 
 pub(in crate::doctor) struct Libraries;
@@ -125,10 +126,15 @@ fn inside(folder: &Path) -> Vec<(&'static str, String)> {
 /// The libraries of the loader's cache: name and file, in its order. That of an environment which is on the `PATH`, as conda's, would
 /// tell of another cache.
 pub(super) fn cached(site: &Site) -> Result<Vec<(String, String)>, String> {
+    cached_within(site, PATIENCE)
+}
+
+/// The same; where they are not told yet, they are waited for no longer than this.
+pub(super) fn cached_within(site: &Site, patience: Duration) -> Result<Vec<(String, String)>, String> {
     let usual = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].map(Path::new);
     let own = usual.into_iter().find(|path| path.exists()).map(Path::to_owned);
     let program = own.or_else(|| site.program("ldconfig"));
-    let told = site.ask(&program.ok_or("no ldconfig there")?, &["-p"])?;
+    let told = site.ask_soon(&program.ok_or("no ldconfig there")?, &["-p"], patience)?;
     if !told.status.success() {
         return Err(format!("ldconfig -p: {}", told.last_words()));
     }

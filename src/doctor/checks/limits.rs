@@ -256,7 +256,9 @@ mod tests {
     #[test]
     fn each_limit_is_judged_by_what_needs_it() {
         assert_eq!(of(found()).evidence, "65536 open files, any processes, no core files");
-        assert_eq!(of(Found { ptrace: Some(2), ..found() }).mark, Mark::Look);
+        let alone = of(Found { ptrace: Some(2), ..found() });
+        let seen = "no process may look into another one (kernel.yama.ptrace_scope 2)";
+        assert_eq!((alone.mark, alone.evidence.as_str()), (Mark::Look, seen));
         assert_eq!(of(Found { files: Some(1024), ..found() }).mark, Mark::Good, "a run raises it");
         assert_eq!(of(Found { files: Some(1024), files_hard: Some(1024), ..found() }).mark, Mark::Look);
         assert_eq!(of(Found { files: Some(256), files_hard: Some(256), ..found() }).mark, Mark::Bad);
@@ -268,6 +270,7 @@ mod tests {
         assert_eq!(of(found()).mark, Mark::Good, "no such card");
         let little = Found { rdma: true, ..found() };
         assert_eq!((of(little).mark, of(little).stops_launch()), (Mark::Bad, false));
+        assert!(of(little).evidence.ends_with(" of locked memory, and an RDMA card"), "{:?}", of(little));
         for locked in [None, Some(LOCKED)] {
             assert_eq!(of(Found { locked, ..little }).mark, Mark::Good, "{locked:?}");
         }

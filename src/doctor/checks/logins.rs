@@ -237,9 +237,9 @@ impl Target {
 fn chosen(meanings: &[Meaning], addresses: &[IpAddr]) -> Option<(usize, bool)> {
     let leads = |meaning: &Meaning| match meaning {
         Meaning::Of(all) => all.iter().any(|address| addresses.contains(address)),
-        Meaning::Late | Meaning::Untried => false,
+        Meaning::Late | Meaning::Unanswered | Meaning::Untried => false,
     };
-    let is_late = |meaning: &Meaning| !matches!(meaning, Meaning::Of(_));
+    let is_late = |meaning: &Meaning| matches!(meaning, Meaning::Late | Meaning::Untried);
     let leading = meanings.iter().position(leads).map(|at| (at, false));
     leading.or_else(|| meanings.iter().position(is_late).map(|at| (at, true)))
 }
@@ -532,6 +532,7 @@ mod tests {
         };
         assert_eq!(chosen(&[&elsewhere, &there]), Some((1, false)));
         assert_eq!(chosen(&[&elsewhere, &nowhere]), None);
+        assert_eq!(chosen(&[&Meaning::Unanswered]), None, "ssh gets no answer either");
         // one without an answer may lead there
         assert_eq!(chosen(&[&elsewhere, &Meaning::Late]), Some((1, true)));
         assert_eq!(chosen(&[&Meaning::Untried, &there]), Some((1, false)));

@@ -76,5 +76,7 @@ mod tests {
         };
         assert_eq!(of(None).remedy, None);
         assert_eq!(of(Some("li")).remedy.unwrap(), "sudo loginctl enable-linger li");
+        let seen = "a run outlives its ssh session, but for what it has in shared memory (RemoveIPC=yes)";
+        assert_eq!(of(Some("li")).evidence, seen);
     }
 }

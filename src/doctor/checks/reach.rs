@@ -555,6 +555,8 @@ mod tests {
         assert!(rejected.cause.unwrap().contains("rejects"), "firewalld's way to say no");
         let dropped = judge(&[way("b", "10.0.0.2", Answer::Silent, ssh())]);
         assert!(dropped.cause.unwrap().contains("drops"));
+        let seen = "a port on which hvtui listens gets no answer from b (10.0.0.2)";
+        assert!(dropped.evidence.starts_with(seen), "{}", dropped.evidence);
         let lost = judge(&[way("b", "10.0.0.2", Answer::Silent, Some(Answer::Silent))]);
         assert_eq!(lost.evidence, "does not reach b (10.0.0.2): no answer in 1.5 s");
         let unrouted = judge(&[way("b", "10.0.0.2", prohibited, Some(Answer::Silent))]);

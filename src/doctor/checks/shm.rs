@@ -74,6 +74,7 @@ mod tests {
         assert_eq!(of(512 << 20, 512 << 20), Mark::Look);
         assert_eq!(of(64 << 30, 1 << 20), Mark::Bad);
         assert_eq!(of(64 << 30, 63 << 30), Mark::Good);
-        assert_eq!(judge(None).mark, Mark::Bad);
+        let none = judge(None);
+        assert_eq!((none.mark, none.evidence.as_str()), (Mark::Bad, "there is no /dev/shm"));
     }
 }

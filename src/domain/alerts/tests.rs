@@ -80,6 +80,7 @@ fn lease(run: &RunId) -> Lease {
         user: Some("li".to_owned()),
         own: true,
         pid: None,
+        command: None,
         run: Some(run.clone()),
         name: Some("mnist".to_owned()),
         rank: Some(Rank(0)),

@@ -1,10 +1,12 @@
 //! Values by the number of the step, in a bounded number of points: with too many, two and two become one, as in
 //! [`crate::domain::series`] by time.
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::series::Merge;
 
 /// Points of the same number of steps each.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ByStep<P> {
     /// The first step that was told.
     base: Option<u64>,

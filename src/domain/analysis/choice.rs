@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::figures::RunAnalysis;
 use super::part::Part;
@@ -15,7 +15,7 @@ use crate::domain::trainer_keys::TrainerId;
 use crate::domain::units::{ranges, short_duration_us};
 
 /// The steps that are looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// The first.
     pub from: u64,
@@ -37,7 +37,7 @@ impl Window {
 }
 
 /// The steps and ranks that figures tell of; all by default. When they were is for [`super::Analyzer::count`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// The steps.
     pub window: Window,

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde::{Deserialize, Serialize};
+
 use super::chance::is_surely_off;
 use super::figures::Span;
 use super::gains::{CostSeries, Gains};
@@ -86,14 +88,14 @@ impl CollectiveFigures {
 }
 
 /// The fold.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct CollectiveTotals {
     groups: BTreeMap<(CommId, String), Group>,
     ranks: usize,
 }
 
 /// The calls of one function in one communicator.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Group {
     ranks: u32,
     least_us: Histogram,
@@ -110,7 +112,7 @@ struct Group {
 }
 
 /// What a rank costs that comes last.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Costs {
     last_in: u64,
     dear_in: u64,
@@ -119,7 +121,7 @@ struct Costs {
 }
 
 /// How often one of the ranks calls it: ranks' clocks are not alike.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Pace {
     comm_rank: u32,
     from: HostTime,

@@ -1,7 +1,9 @@
 //! How much the length of one step tells of that of the next.
 
+use serde::{Deserialize, Serialize};
+
 /// How much each of a row of numbers tells of the next: the autocorrelation of lag 1.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Correlation {
     count: f64,
     sum: f64,

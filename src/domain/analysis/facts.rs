@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::figures::Fact;
@@ -20,7 +21,7 @@ const PASSING: [&str; 2] = ["reached", "hooks_off"];
 const OWN: [&str; 1] = ["sync"];
 
 /// What the ranks tell of themselves.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct JobFacts {
     jobs: BTreeSet<String>,
     transports: BTreeSet<String>,

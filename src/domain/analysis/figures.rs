@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::by_step::ByStep;
 use super::choice::ChosenPart;
@@ -182,7 +182,7 @@ pub struct WhatIf {
 }
 
 /// Some steps in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// The first.
     pub from_step: u64,
@@ -191,7 +191,7 @@ pub struct Span {
 }
 
 /// A time in which a signal had stopped a rank, as far as it was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
     /// Which.
     pub rank: Rank,
@@ -202,7 +202,7 @@ pub struct Stop {
 }
 
 /// A time in which this client did not reach a host of the run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
     /// Which host.
     pub host: HostId,
@@ -215,7 +215,7 @@ pub struct Silence {
 }
 
 /// A step that took longer than others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlowStep {
     /// Which.
     pub step: u64,
@@ -342,7 +342,7 @@ pub struct Throttle {
 }
 
 /// Drops of the utilisation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cliffs {
     /// How many.
     pub count: u32,
@@ -371,7 +371,7 @@ pub struct HostFigures {
 }
 
 /// Lines that were printed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFigures {
     /// All.
     pub lines: u64,
@@ -386,7 +386,7 @@ pub struct LogFigures {
 }
 
 /// The first line that was an error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstError {
     /// Whose.
     pub rank: Rank,
@@ -576,8 +576,8 @@ pub struct Estimates {
     pub exposed: Option<Estimate>,
 }
 
-/// RFC 3339, as all moments of the commands.
+/// RFC 3339, as all moments of the commands; beside a recording they are kept as they are.
 #[expect(clippy::ref_option, reason = "serde calls it so")]
 fn moment<S: serde::Serializer>(at: &Option<Stamp>, to: S) -> Result<S::Ok, S::Error> {
-    at.map(Stamp::rfc3339).serialize(to)
+    if to.is_human_readable() { at.map(Stamp::rfc3339).serialize(to) } else { at.serialize(to) }
 }

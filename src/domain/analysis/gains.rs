@@ -1,5 +1,7 @@
 //! What a rank costs in single steps: how much of it comes again and again, and in which part of the run.
 
+use serde::{Deserialize, Serialize};
+
 use super::by_step::ByStep;
 use super::figures::Span;
 use crate::domain::series::Merge;
@@ -22,7 +24,7 @@ const OUTSIDE: usize = 2;
 const QUIET: f64 = 0.25;
 
 /// Sums over the steps in which a rank cost something.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Gains {
     pub(super) us: u64,
     pub(super) steps: u64,
@@ -70,7 +72,7 @@ impl Gains {
 }
 
 /// What a rank cost in some steps.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Cost(u64);
 
 impl Merge for Cost {
@@ -80,7 +82,7 @@ impl Merge for Cost {
 }
 
 /// What a rank cost, by step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct CostSeries {
     points: ByStep<Cost>,
     last: u64,

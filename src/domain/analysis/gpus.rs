@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::by_step::ByStep;
 use super::choice::Choice;
 use super::figures::{Cliffs, Counted, GpuFigures, HostFigures, Throttle};
@@ -19,6 +21,8 @@ use crate::domain::unusual::{APART_US, CLIFF_SAMPLES, CLIFF_US, is_low, median_p
 
 /// Points of a GPU's utilisation over time, and of its memory over the steps.
 const POINTS: usize = 240;
+/// No pace is slower, microseconds.
+const SLOWEST_US: i64 = 3_600_000_000;
 /// Of fewer samples no mean is told of the time since the first step: at one a second a short run has next to none.
 pub(super) const FEW_SAMPLES: u32 = 10;
 /// Names of reasons and of events that are told apart.
@@ -27,7 +31,7 @@ const NAMES: usize = 16;
 const HARMLESS: [&str; 3] = ["gpu idle", "applications clocks setting", "sync boost"];
 
 /// Utilisation of some time.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UtilPoint {
     sum: u64,
     count: u32,
@@ -48,29 +52,33 @@ impl Merge for UtilPoint {
 }
 
 /// The fold.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Telemetry {
     pub(super) hosts: BTreeMap<HostId, HostFold>,
     gpus: BTreeMap<(HostId, GpuUuid), GpuFold>,
 }
 
 /// What is known of one host.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct HostFold {
     pub(super) info: Option<Arc<HostInfo>>,
     last: Option<Stamp>,
+    /// How long the last sample came after the one before it, microseconds.
+    apart_us: Option<i64>,
     cpu: (f64, u32),
     cpu_max: Option<f64>,
     memory_peak: Option<u64>,
     least_rtt_us: Option<u32>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct GpuFold {
     rank: Rank,
     index: u32,
     /// How often each percent was told; and without the drops, by which a drop is known.
+    #[serde(with = "percents")]
     all: [u32; 101],
+    #[serde(with = "percents")]
     usual: [u32; 101],
     low: Option<Low>,
     cliffs: Cliffs,
@@ -91,7 +99,7 @@ struct GpuFold {
 }
 
 /// A drop that goes on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Low {
     since: Stamp,
     us: u64,
@@ -123,6 +131,7 @@ impl Telemetry {
             Event::GpuHappened { event } => self.happened(id, event),
             Event::HostSampled { sample } => {
                 let since = host.last.replace(at).map(|last| at.micros_since(last));
+                let before = std::mem::replace(&mut host.apart_us, since);
                 if !running {
                     return;
                 }
@@ -131,7 +140,7 @@ impl Telemetry {
                     host.cpu_max = Some(host.cpu_max.map_or(percent, |most| most.max(percent)));
                 }
                 host.memory_peak = host.memory_peak.max(sample.memory_used.value().copied());
-                let since_us = since.filter(|us| (0..=APART_US).contains(us)).map(i64::unsigned_abs);
+                let since_us = since.filter(|us| tells_between(*us, before)).map(i64::unsigned_abs);
                 let Some(info) = &host.info else { return };
                 for (info, sample) in info.gpus.iter().zip(&sample.gpus) {
                     if let Some(gpu) = self.gpus.get_mut(&(id.clone(), info.uuid.clone())) {
@@ -181,6 +190,13 @@ impl Telemetry {
         let told = gpus.into_iter().filter(|(_, gpu)| !gpu.util.is_empty());
         told.map(|((host, _), gpu)| (format!("{host}:{}", gpu.index), gpu.util)).collect()
     }
+}
+
+/// Whether samples that lie so far apart tell of the time between them, in microseconds: those that are close do, and those of a pace
+/// that is as slow as it was `before`. A host alone notes the samples of a long run in minutes.
+fn tells_between(us: i64, before: Option<i64>) -> bool {
+    let pace_us = before.map_or(0, |before| before.clamp(0, SLOWEST_US) / 2 * 3);
+    (0..=pace_us.max(APART_US)).contains(&us)
 }
 
 fn mean((sum, count): (f64, u32)) -> Option<f64> {
@@ -308,6 +324,21 @@ impl GpuFold {
             throttle,
             events: Counted::all(&self.events),
         }
+    }
+}
+
+/// Counts by percent, as a list: serde knows no array of so many.
+mod percents {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(counts: &[u32; 101], to: S) -> Result<S::Ok, S::Error> {
+        counts.as_slice().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u32; 101], D::Error> {
+        let counts = Vec::<u32>::deserialize(from)?;
+        counts.try_into().map_err(|counts: Vec<u32>| D::Error::invalid_length(counts.len(), &"101 counts"))
     }
 }
 

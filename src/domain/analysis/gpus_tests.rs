@@ -128,3 +128,18 @@ fn faults_are_counted() {
     assert_eq!(run.gpus[0].events, [Counted { what: "xid 79".to_owned(), count: 2 }]);
     assert_eq!(findings(&run)[0].evidence, "xid 79 ×2: the GPU has fallen off the bus");
 }
+
+#[test]
+fn samples_of_a_slow_pace_tell_of_the_time_between_and_a_hole_does_not() {
+    let mut told = Told::new(spec(1));
+    told.host(Event::HostDescribed { info: Arc::new(info(1)) });
+    told.sample(vec![gpu(90, 1, &[])]);
+    told.start(0);
+    // the first of a pace is not known to be one; ten minutes behind one of a minute are a hole
+    for seconds in [60, 60, 60, 600, 1] {
+        told.wait(seconds);
+        told.sample(vec![gpu(90, 1, &["hw thermal slowdown"])]);
+    }
+    let run = told.finish(RunEnd::Finished);
+    assert_eq!((run.gpus[0].samples, run.gpus[0].throttle[0].us), (5, 121_000_000));
+}

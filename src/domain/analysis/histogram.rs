@@ -1,6 +1,8 @@
 //! A histogram of numbers with a bounded relative error, in bounded memory: small values are counted one by one, and each power
 //! of two above them in the same number of buckets, as HDR histograms do.
 
+use serde::{Deserialize, Serialize};
+
 /// How many buckets a power of two has, as a power of two, less one: 2⁷ buckets, an error of 0.4 % at most.
 const FINE: u32 = 8;
 /// The same where there are many histograms: an error of 3 % at most.
@@ -11,7 +13,7 @@ const Z: f64 = 1.96;
 const BEYOND: f64 = 0.025;
 
 /// Counts by value.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
     bits: u32,
     counts: Vec<u32>,

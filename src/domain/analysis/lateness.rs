@@ -1,13 +1,15 @@
 //! Who came last to the allreduce of a step, and how much later than the others: from the waits alone, for all ranks leave it
 //! together.
 
+use serde::{Deserialize, Serialize};
+
 use super::part::Part;
 use super::what_if::BEFORE;
 use crate::domain::series::Merge;
 use crate::domain::timing::Phase;
 
 /// How late a rank was over some steps: how much less than a typical rank it waited.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Late {
     sum_us: f64,
     steps: u32,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::figures::{FirstError, LogFigures};
 use crate::domain::ids::Rank;
 use crate::domain::log::{LogLine, Stream};
@@ -14,7 +16,7 @@ use crate::domain::time::Stamp;
 const TEXT: usize = 200;
 
 /// The fold.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Logs {
     all: LogFigures,
     ranks: BTreeMap<Rank, OfRank>,
@@ -22,7 +24,7 @@ pub(super) struct Logs {
 }
 
 /// What one rank printed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct OfRank {
     warnings: u64,
     errors: u64,

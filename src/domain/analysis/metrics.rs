@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::figures::{RunAnalysis, Span};
 use super::finding::{Finding, Place};
@@ -21,7 +21,7 @@ const PASSED: f64 = 0.05;
 const MORE: usize = 3;
 
 /// What a run reported under one name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricFigures {
     /// The name.
     pub name: String,
@@ -44,7 +44,7 @@ pub struct MetricFigures {
 }
 
 /// Numbers that are not finite: NaN and the infinities.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NotFinite {
     /// How many.
     pub count: u64,
@@ -53,7 +53,8 @@ pub struct NotFinite {
     /// See `from_step`.
     pub to_step: Option<u64>,
     /// The last number, where it is none of the finite ones: `NaN`, `inf`, `-inf`.
-    pub ends_as: Option<&'static str>,
+    #[serde(deserialize_with = "word")]
+    pub ends_as: Option<Word>,
     /// When the newest in a row began.
     #[serde(skip)]
     pub from: Stamp,
@@ -105,17 +106,54 @@ impl MetricFigures {
     }
 }
 
-fn words(value: f64) -> &'static str {
+/// One of [`WORDS`].
+type Word = &'static str;
+
+const WORDS: [Word; 3] = ["NaN", "inf", "-inf"];
+
+fn words(value: f64) -> Word {
+    let [nan, above, below] = WORDS;
     match value {
-        _ if value.is_nan() => "NaN",
-        _ if value > 0.0 => "inf",
-        _ => "-inf",
+        _ if value.is_nan() => nan,
+        _ if value > 0.0 => above,
+        _ => below,
     }
 }
 
+fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Word>, D::Error> {
+    let told = Option::<String>::deserialize(from)?;
+    Ok(told.and_then(|told| WORDS.into_iter().find(|word| *word == told)))
+}
+
 /// What was reported so far.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Kept", into = "Kept")]
 pub(super) struct Metrics(BTreeMap<String, MetricFigures>);
+
+/// The same as it is kept: with the moments that figures leave out, from [`NotFinite::from`].
+type Kept = Vec<(MetricFigures, Option<Stamp>)>;
+
+impl From<Metrics> for Kept {
+    fn from(metrics: Metrics) -> Self {
+        let with_from = |figures: MetricFigures| {
+            let from = figures.not_finite.as_ref().map(|not| not.from);
+            (figures, from)
+        };
+        metrics.0.into_values().map(with_from).collect()
+    }
+}
+
+impl From<Kept> for Metrics {
+    fn from(kept: Kept) -> Self {
+        let whole = |(mut figures, from): (MetricFigures, Option<Stamp>)| {
+            if let Some((not, from)) = figures.not_finite.as_mut().zip(from) {
+                not.from = from;
+            }
+            (figures.name.clone(), figures)
+        };
+        Self(kept.into_iter().map(whole).collect())
+    }
+}
 
 impl Metrics {
     /// Takes a number in.

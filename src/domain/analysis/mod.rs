@@ -29,6 +29,8 @@ mod what_if;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use self::collectives::CollectiveTotals;
 use self::facts::JobFacts;
 use self::gpus::Telemetry;
@@ -69,7 +71,7 @@ const EPISODES: usize = 64;
 const NAMES: usize = 16;
 
 /// The fold over the envelopes of one run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Analyzer {
     choice: Arc<Choice>,
     spec: Arc<RunSpec>,

@@ -1,12 +1,14 @@
 //! What one rank tells of one step, until all ranks have told it.
 
+use serde::{Deserialize, Serialize};
+
 use super::what_if::BEFORE;
 use crate::domain::clock_check::Passage;
 use crate::domain::timing::Phase;
 use crate::domain::trainer_keys::TrainerId;
 
 /// What one rank tells of one step.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 pub(super) struct Part {
     pub(super) id: TrainerId,
@@ -59,7 +61,7 @@ impl Part {
 }
 
 /// The clock of the host that a rank is on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct HostClock {
     /// Which host.
     pub(super) host: usize,

@@ -1,12 +1,14 @@
 //! What charts show of some steps.
 
+use serde::{Deserialize, Serialize};
+
 use super::histogram::Histogram;
 use crate::domain::series::Merge;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 
 /// Some steps of all ranks, for charts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepPoint {
     /// Lengths, microseconds.
     pub lengths: Histogram,
@@ -47,7 +49,7 @@ impl Merge for StepPoint {
 }
 
 /// When some steps ended: from when to when that was heard of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ended(Option<(Stamp, Stamp)>);
 
 impl Ended {

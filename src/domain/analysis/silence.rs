@@ -1,5 +1,7 @@
 //! Hosts of the run that this client did not reach for a while, though their ranks may have gone on.
 
+use serde::{Deserialize, Serialize};
+
 use super::figures::{RunAnalysis, Silence};
 use super::finding::{Finding, Place};
 use crate::domain::host::LinkState;
@@ -14,7 +16,7 @@ const LEAST_US: i64 = 1_000_000;
 const MOST: usize = 64;
 
 /// What the links have told.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Silences {
     /// Of which host, since when, and why.
     open: Vec<(HostId, Stamp, String)>,

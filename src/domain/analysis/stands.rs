@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::figures::Stop;
 use crate::domain::ids::Rank;
 use crate::domain::standstill::{StalledPhase, Standstill};
@@ -14,7 +16,7 @@ const STEPS: usize = 32;
 const RANKS: usize = 256;
 
 /// A rank that stood in a step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Stood {
     since: Stamp,
     standing: StalledPhase,
@@ -22,7 +24,7 @@ struct Stood {
 }
 
 /// Those that stood, by step and rank.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Stands(BTreeMap<u64, BTreeMap<TrainerId, Stood>>);
 
 impl Stands {

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::by_step::ByStep;
 use super::choice::Choice;
 use super::correlation::Correlation;
@@ -48,7 +50,7 @@ const DEAR: u32 = 10;
 const LATE_POINTS: usize = 240;
 
 /// What is known of one rank.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct RankSteps {
     pub(super) by: StepsBy,
     /// Its process has just started: the next step warms up.
@@ -81,7 +83,7 @@ pub(super) struct RankSteps {
 }
 
 /// What of a rank's last step belongs to what comes next.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Last {
     step: u64,
     end: u64,
@@ -90,7 +92,7 @@ struct Last {
 }
 
 /// The first loss, the least and the last, each with its step.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Losses {
     pub(super) first: Option<(u64, f64)>,
     pub(super) least: Option<(u64, f64)>,
@@ -110,7 +112,7 @@ impl Losses {
 }
 
 /// The fold.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Steps {
     pub(super) choice: Arc<Choice>,
     /// Whether what is told counts.

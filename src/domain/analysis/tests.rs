@@ -1,11 +1,15 @@
 use std::sync::Arc;
 
-use super::fixtures::{Told, info, late_run, late_run_in, spec, timing};
+use super::fixtures::{START, Told, info, late_run, late_run_in, spec, timing};
 use super::*;
 use crate::domain::clock_fit::ClockSample;
+use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::hooks::StepsBy;
+use crate::domain::host::LinkState;
 use crate::domain::log::{LogGap, Stream};
+use crate::domain::nccl_timing::{CollectiveTiming, CommId};
 use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::standstill::StalledPhase;
 use crate::domain::straggler::Lost;
 use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, PhaseSpan, SeenStep};
@@ -717,4 +721,86 @@ fn a_rank_that_saves_each_epoch_is_told_beside_one_that_is_late_in_each_step() {
     let found: Vec<String> = findings(&run).into_iter().map(|finding| finding.words).collect();
     let tells = |rank: &str| found.iter().any(|words| words.starts_with(rank));
     assert!(tells("rank 0") && tells("rank 1") && !tells("rank 2"), "{found:#?}");
+}
+
+/// What the hosts, the ranks and the run tell of two ranks, so that something is known of each kind.
+fn told_of_all_kinds() -> Told {
+    let mut told = Told::new(spec(2));
+    told.host(Event::HostDescribed { info: Arc::new(info(2)) });
+    told.host(Event::Gap { what: "telemetry".to_owned(), dropped: 3 });
+    (0..2).for_each(|rank| told.start(rank));
+    for step in 1..=300 {
+        told.wait(1);
+        let sample = ClockSample { host_time: HostTime(step * 1_000_000), offset_us: START.0, rtt_us: 90 };
+        told.host(Event::ClockSampled { sample });
+        let util = if (100..120).contains(&step) { 5 } else { 90 };
+        let gpu = |index| GpuSample {
+            util: Reading::Value(util),
+            memory_used: Reading::Value(step << 20),
+            throttle: Reading::Value(vec!["hw slowdown".to_owned()]),
+            ..GpuSample::unknown(index)
+        };
+        told.sample(vec![gpu(0), gpu(1)]);
+        if step == 50 {
+            let state = LinkState::Down { reason: "lost".to_owned(), retry_at: None };
+            told.host(Event::LinkChanged { state });
+            told.wait(20);
+            told.host(Event::LinkChanged { state: LinkState::Up });
+        }
+        for rank in 0..2 {
+            let late = if rank == 1 { 30 } else { 0 };
+            if step == 70 {
+                let (phase, for_us, stopped) = (Phase::Wait, 2_000_000, rank == 1);
+                let standing = StalledPhase { phase, step, for_us, stopped, at: None };
+                told.rank(rank, Event::RankStands { standing });
+            }
+            // step 301 is told by one rank alone
+            let number = step + u64::from(step == 300 && rank == 1);
+            told.step(rank, timing(number, [5 + late, 20, 40, 30 - late, 9, 5]));
+            for (name, value) in [("lr", 0.1), ("loss", if step > 200 { f64::NAN } else { 1.0 })] {
+                told.rank(rank, Event::MetricReported { name: name.to_owned(), value, step: Some(step) });
+            }
+            let timing = CollectiveTiming {
+                comm: CommId(7),
+                ranks: 2,
+                comm_rank: rank,
+                func: "AllReduce".to_owned(),
+                seq: step,
+                bytes: 1 << 20,
+                datatype: String::new(),
+                t: Some(HostTime(step * 1_000_000)),
+                dur_ns: 1_000_000 + u64::from(rank) * 50_000,
+                gpu_ns: None,
+                every: 1,
+                lost: 0,
+            };
+            told.rank(rank, Event::CollectiveDone { timing: Box::new(timing) });
+        }
+    }
+    told.line(1, "Traceback (most recent call last):");
+    told.line(1, "ValueError: no");
+    told.whole(Event::Attached { since: Some(START), until: None });
+    told
+}
+
+/// As it lies beside a recording, whose figures are read from there.
+#[test]
+fn an_analysis_that_is_written_is_read_as_it_was() {
+    let told = told_of_all_kinds();
+    let written = rmp_serde::to_vec_named(&told.analyzer).unwrap();
+    let read: Analyzer = rmp_serde::from_slice(&written).unwrap();
+    assert!(format!("{read:?}") == format!("{:?}", told.analyzer));
+    let (run, again) = (told.analyzer.finish(None), read.finish(None));
+    let known = [
+        run.steps.length.is_some(),
+        run.ranks[1].wait_caused_us > Some(0),
+        run.gpus[0].cliffs.longest_at.is_some(),
+        run.log.first_error.is_some(),
+        run.metrics.iter().any(|metric| metric.not_finite.as_ref().is_some_and(|not| not.from > START)),
+        run.nccl.is_some(),
+        !run.silences.is_empty(),
+        run.gaps.unattended_us > 0,
+    ];
+    assert_eq!(known, [true; 8]);
+    assert!(format!("{run:?}") == format!("{again:?}"));
 }

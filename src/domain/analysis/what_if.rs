@@ -3,6 +3,8 @@
 //! A step ends when the last rank has come to its allreduce. Without the last rank's excess in a phase (what it took longer
 //! there than a typical other rank) it comes so much earlier, but the step ends no earlier than the second last comes.
 
+use serde::{Deserialize, Serialize};
+
 use super::figures::WhatIf;
 use super::gains::Gains;
 use crate::domain::ids::Rank;
@@ -19,7 +21,7 @@ const SHORT_STEPS_FROM: f64 = 0.05;
 const SHORT_STEPS_US: u64 = 1_000_000;
 
 /// Sums of one rank, as [`BEFORE`].
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct WhatIfSums {
     /// What the steps in which it came last would be shorter, microseconds.
     gains: [Gains; BEFORE.len()],

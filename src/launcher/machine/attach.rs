@@ -14,6 +14,9 @@ use crate::domain::time::Stamp;
 use crate::launcher::plan;
 use crate::wire::message::{Follow, Refused, ToAgent};
 
+/// So long a host may take to be reached, and so far its clock may run from that of the client, microseconds.
+const MARGIN_US: u64 = 600_000_000;
+
 impl RunMachine {
     /// A machine that attaches to `spec` from `resume_point` on, and its first actions. It owns what the launching
     /// client owned: as soon as a rank fails, or failed while no client looked, it stops the others.
@@ -69,13 +72,17 @@ impl RunMachine {
         }
         let since = resume_point.last_at.filter(|_| recorded);
         actions.push(Action::Emit(machine.origin(), Event::Attached { since, until: None }));
+        // what is of the time that is known is left out by who records
+        let unknown_us = since.map(|since| at.micros_since(since).max(0).unsigned_abs());
+        let samples_us = Some(unknown_us.map_or(u64::MAX, |us| us.saturating_add(MARGIN_US)));
         let stage = machine.stage;
         machine.enter(stage, at, &mut actions);
         for host in machine.spec.hosts() {
             let from = resume_point.wanted(&machine.spec, &host);
             let steps_by = resume_point.steps_by(&machine.spec, &host);
             let (last, hurry) = (backfill.last(), backfill.may_hurry());
-            let follow = Follow { from, last, hurry, steps_by, ..plan::follow(&machine.spec, &host) };
+            let follow =
+                Follow { from, last, hurry, samples_us, steps_by, ..plan::follow(&machine.spec, &host) };
             actions.push(Action::Send(host, ToAgent::Follow(follow)));
         }
         machine.know_exits(resume_point, at, &mut actions);

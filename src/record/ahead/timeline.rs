@@ -85,6 +85,14 @@ impl Timeline {
         reached >= state.playhead && reached <= state.playhead.plus_micros(self.window)
     }
 
+    /// Whether all steps and samples between the playhead and the end of the window were told.
+    pub(in crate::record) fn is_known(&self, state: &PlaybackState) -> bool {
+        let (_, to) = state.window(self.window);
+        let to = to.min(state.end);
+        let is_told = |told: Told| told.after <= state.playhead && told.until >= to;
+        to <= state.playhead || self.told.is_some_and(is_told)
+    }
+
     /// Whether there is something left to read.
     pub(in crate::record) fn is_due(&self, reader: &Reader, fold: &Fold, state: &PlaybackState) -> bool {
         self.target(reader, fold, state).is_some()

@@ -4,21 +4,20 @@
 //! offered, few answers given, and nothing is tried again by itself.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
-use russh::client::{AuthResult, Handle};
+use russh::client::Handle;
 use russh::keys::{Algorithm, HashAlg};
 use russh::{MethodKind, MethodSet};
 use tokio::time::timeout;
 
-use super::client::{Client, End};
-use super::error::SshError;
+use super::client::{Client, End, why};
+use super::error::{Attempts, SshError};
 use super::identities::{self, AgentKey, Identity, Private, Shown};
 use super::keyring::unlock;
+use super::login::{Login, Outcome};
 use super::prompter::Busy;
 use super::prompts;
-use super::session::why;
 use super::signer::{Agent, Signer};
 use super::target::Target;
 use crate::ssh::trust::{RSA_BITS, rsa_bits};
@@ -30,58 +29,6 @@ const MOST_STAGES: usize = 8;
 /// How long an ssh-agent may take to list its keys. Signing may wait for a person's touch.
 const AGENT_LIST: Duration = Duration::from_secs(2);
 
-/// What was tried to get in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Attempts {
-    /// The keys that the host saw and did not take.
-    pub offered: Vec<String>,
-    /// What could not be offered or was not enough, and why.
-    pub notes: Vec<String>,
-    /// The methods that the host accepts.
-    pub accepts: Vec<String>,
-}
-
-impl fmt::Display for Attempts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.offered.is_empty() {
-            f.write_str("there was no key to offer")?;
-        } else {
-            write!(f, "offered {}", self.offered.join(", "))?;
-        }
-        for note in &self.notes {
-            write!(f, "; {note}")?;
-        }
-        if !self.accepts.is_empty() {
-            write!(f, "; the host accepts {}", self.accepts.join(", "))?;
-        }
-        f.write_str("; name a key in the hosts file (identity), or put its public half into ~/.ssh/authorized_keys there")
-    }
-}
-
-/// What came of one attempt.
-pub(super) enum Outcome {
-    /// We are in.
-    In,
-    /// The host said no, or wants more.
-    Refused(MethodSet, bool),
-    /// It was not tried, and why.
-    Skipped(String),
-    /// The connection is gone.
-    Gone,
-}
-
-impl From<AuthResult> for Outcome {
-    fn from(result: AuthResult) -> Self {
-        match result {
-            AuthResult::Success => Self::In,
-            AuthResult::Failure { remaining_methods, .. } if remaining_methods.is_empty() => Self::Gone,
-            AuthResult::Failure { remaining_methods, partial_success } => {
-                Self::Refused(remaining_methods, partial_success)
-            }
-        }
-    }
-}
-
 /// How it ended.
 #[derive(PartialEq, Eq)]
 enum Ending {
@@ -91,20 +38,6 @@ enum Ending {
     Tried,
     /// The connection is gone.
     Gone,
-}
-
-/// An authentication under way.
-pub(super) struct Login<'a> {
-    pub(super) handle: &'a mut Handle<Client>,
-    pub(super) target: &'a Target,
-    pub(super) busy: &'a Busy,
-    /// For the next question: why it is asked once more.
-    pub(super) note: Option<String>,
-    /// Answers that the host did not take.
-    pub(super) wrong: usize,
-    agent: Option<Agent>,
-    /// What the host takes for RSA, once it was asked.
-    rsa_hash: Option<HashAlg>,
 }
 
 /// Tries what there is until the host lets us in, and gives what did it: the key, or the method. `note` is for the first

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelMsg, ChannelReadHalf};
 
-use super::client::{Client, End};
+use super::client::{Client, End, why};
 use super::report::{STDERR_BYTES, Text};
-use super::session::why;
 use super::streams::{AgentReader, AgentWriter, Feed, Keep, LinkEnd, streams};
 
 /// Runs `command` by the account's login shell. A task takes whatever the channel brings.

@@ -2,15 +2,17 @@
 //! russh's task; tells the outside what it found and why the connection ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use russh::Channel;
 use russh::client::{DisconnectReason, Handler, Msg, Session as Wire};
 use russh::keys::{Certificate, PublicKeyOrCertificate};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
+use super::connection::{KEEPALIVE, KEEPALIVE_MISSED};
 use super::prompter::Prompter;
 use super::report::{BANNER_BYTES, Text};
-use super::session::{KEEPALIVE, KEEPALIVE_MISSED};
 use super::target::Target;
 use crate::clock;
 use crate::domain::text::sanitize;
@@ -21,6 +23,12 @@ use crate::ssh::trust::{
 
 /// Why a connection ended; `None` while it lasts.
 pub(super) type End = watch::Receiver<Option<Arc<str>>>;
+
+/// Why the connection ended; `None` if it has not within a moment.
+pub(super) async fn why(mut end: End) -> Option<Arc<str>> {
+    let ended = timeout(Duration::from_secs(2), end.wait_for(Option::is_some)).await;
+    ended.ok().and_then(|value| value.ok().and_then(|value| value.clone()))
+}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stage {

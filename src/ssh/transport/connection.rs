@@ -1,14 +1,16 @@
 //! The one interface to a host's ssh connection: run a line, get its byte streams and how it ended. What starts the
 //! agent and what uploads its binary knows nothing beneath it.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 
 use super::error::SshError;
-use super::openssh::System;
-use super::route::TransportKind;
-use super::session;
 use super::streams::{AgentReader, AgentWriter};
-use super::target::Target;
+
+/// Interval of keepalives; a peer that is silent for four of them is gone.
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
+pub(super) const KEEPALIVE_MISSED: usize = 3;
 
 /// A way to run commands on one host as one user. The host's key is checked before the user is let in, at the latest
 /// when the first command is handed over. The connection closes when this and the streams of all its commands are dropped.
@@ -31,12 +33,4 @@ pub(in crate::ssh) trait Transport: Send + Sync {
 
     /// After a command has ended: waits until the host has its session free again. A host may allow one only.
     fn settled(&self) -> BoxFuture<'_, ()>;
-}
-
-/// Connects as the target says. Never retries.
-pub(in crate::ssh) async fn connect(target: &Target) -> Result<Box<dyn Transport>, SshError> {
-    Ok(match &target.transport {
-        TransportKind::Russh => Box::new(session::connect(target).await?),
-        TransportKind::OpenSsh(ssh) => Box::new(System::new(target, ssh).await?),
-    })
 }

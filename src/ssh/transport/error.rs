@@ -1,11 +1,10 @@
 //! Everything that can keep a host from being reached, in words that name the host and the remedy.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::auth::Attempts;
-use super::target::Target;
 use crate::domain::host::RefusalKind;
 use crate::domain::ids::HostId;
 use crate::ssh::trust::TrustError;
@@ -187,6 +186,34 @@ pub enum SshError {
     Random,
 }
 
+/// What was tried to get in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attempts {
+    /// The keys that the host saw and did not take.
+    pub offered: Vec<String>,
+    /// What could not be offered or was not enough, and why.
+    pub notes: Vec<String>,
+    /// The methods that the host accepts.
+    pub accepts: Vec<String>,
+}
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.offered.is_empty() {
+            f.write_str("there was no key to offer")?;
+        } else {
+            write!(f, "offered {}", self.offered.join(", "))?;
+        }
+        for note in &self.notes {
+            write!(f, "; {note}")?;
+        }
+        if !self.accepts.is_empty() {
+            write!(f, "; the host accepts {}", self.accepts.join(", "))?;
+        }
+        f.write_str("; name a key in the hosts file (identity), or put its public half into ~/.ssh/authorized_keys there")
+    }
+}
+
 /// An error's words without the host's name, which stands in front already.
 fn without_host(error: &SshError, host: &HostId) -> String {
     let text = error.to_string();
@@ -236,20 +263,6 @@ impl SshError {
             | Self::BadJump { .. }
             | Self::NoUser { .. }
             | Self::NoTransport { .. } => ErrorKind::Agent,
-        }
-    }
-
-    /// The same, said of a host on the way to `host`.
-    #[must_use]
-    pub fn at_hop(self, host: &HostId, hop: &Target) -> Self {
-        match self {
-            Self::Hop { .. } => self,
-            error => Self::Hop {
-                host: host.clone(),
-                hop: hop.shown(),
-                by: hop.host.clone(),
-                error: Arc::new(error),
-            },
         }
     }
 

@@ -7,17 +7,17 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use russh::client::Msg;
 use russh::{ChannelOpenFailure, ChannelStream};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex as Turn;
 use tokio::time::{sleep, timeout};
 
+use super::connection::KEEPALIVE;
 use super::error::SshError;
 use super::prompter::Prompter;
-use super::route::Route;
-use super::session::{self, KEEPALIVE, Session};
-use super::target::Target;
+use super::target::{Route, Target};
 use crate::domain::ids::HostId;
 
 /// How long a login outlives the last link through it: a link that comes back must not ask again.
@@ -27,6 +27,27 @@ const MOST_TRIES: usize = 3;
 /// What a person is told with the first question of a shared login.
 const SHARED: &str = "the hosts behind it wait for this login and share it";
 
+/// A login at a jump host, as streams through it need it.
+pub(super) trait Carrier: Send + Sync {
+    /// Opens a channel that goes on to another address, as seen from the host.
+    fn open_stream<'a>(
+        &'a self,
+        address: &'a str,
+        port: u16,
+    ) -> BoxFuture<'a, Result<ChannelStream<Msg>, russh::Error>>;
+
+    /// Whether the connection has ended, or its host was found silent: then it is none for others as long as nothing comes, and
+    /// ends with those who use it.
+    fn is_closed(&self) -> bool;
+
+    /// Asks the host for an answer of any kind; whether one came in time.
+    fn answers(&self, patience: Duration) -> BoxFuture<'_, bool>;
+}
+
+/// Logs in at a jump host for those behind it; the text says so where a person is asked first. What speaks ssh there
+/// stands above this file, because it needs the streams that come from here.
+pub(super) type LogIn = for<'a> fn(&'a Target, &'a str) -> BoxFuture<'a, Result<Arc<dyn Carrier>, SshError>>;
+
 /// The logins that one prompter has given answers for.
 #[derive(Default)]
 pub(super) struct Hops(Mutex<Vec<(Target, Arc<Slot>)>>);
@@ -34,13 +55,13 @@ pub(super) struct Hops(Mutex<Vec<(Target, Arc<Slot>)>>);
 /// One jump host. Only one task at a time logs in there.
 #[derive(Default)]
 struct Slot {
-    turn: Turn<Vec<Weak<Session>>>,
+    turn: Turn<Vec<Weak<dyn Carrier>>>,
     /// How many logins failed, and how the last one did.
     failed: Mutex<(usize, Option<SshError>)>,
 }
 
 /// A share in a login.
-pub(super) struct Lease(Option<Arc<Session>>);
+pub(super) struct Lease(Option<Arc<dyn Carrier>>);
 
 impl Drop for Lease {
     fn drop(&mut self) {
@@ -57,18 +78,22 @@ impl Drop for Lease {
 }
 
 /// A stream to `target` through `hop`, and the share in the login there that carries it.
-pub(super) async fn open(target: &Target, hop: &Target) -> Result<(ChannelStream<Msg>, Lease), SshError> {
-    let slot = hop.prompter.hops().slot(hop);
+pub(super) async fn open(
+    target: &Target,
+    hop: &Target,
+    log_in: LogIn,
+) -> Result<(ChannelStream<Msg>, Lease), SshError> {
+    let slot = hop.prompter.kept::<Hops>().slot(hop);
     let (at, after) = (target.endpoint(), target.connect_timeout);
     let mut useless = Vec::new();
     loop {
-        let session = slot.session(&target.host, hop, &useless).await?;
+        let session = slot.session(&target.host, hop, &useless, log_in).await?;
         let lease = Lease(Some(Arc::clone(&session)));
         let opening = session.open_stream(&target.address, target.port);
         let error = match timeout(after, opening).await {
             Ok(Ok(stream)) => return Ok((stream, lease)),
             Ok(Err(error)) => error,
-            Err(_) => return Err(silent(target, hop, &session, after).await),
+            Err(_) => return Err(silent(target, hop, session.as_ref(), after).await),
         };
         let is_short =
             matches!(error, russh::Error::ChannelOpenFailure(ChannelOpenFailure::ResourceShortage));
@@ -81,7 +106,7 @@ pub(super) async fn open(target: &Target, hop: &Target) -> Result<(ChannelStream
 }
 
 /// Whose fault it is that a stream was not opened within `after`: a jump host that died is found out only by asking it.
-async fn silent(target: &Target, hop: &Target, session: &Session, after: Duration) -> SshError {
+async fn silent(target: &Target, hop: &Target, session: &dyn Carrier, after: Duration) -> SshError {
     let patience = after.min(KEEPALIVE);
     if session.answers(patience).await {
         return SshError::TimedOut {
@@ -121,8 +146,9 @@ impl Slot {
         &self,
         host: &HostId,
         hop: &Target,
-        useless: &[Arc<Session>],
-    ) -> Result<Arc<Session>, SshError> {
+        useless: &[Arc<dyn Carrier>],
+        log_in: LogIn,
+    ) -> Result<Arc<dyn Carrier>, SshError> {
         let before = self.failed().0;
         let mut sessions = if let Ok(sessions) = self.turn.try_lock() {
             sessions
@@ -131,7 +157,7 @@ impl Slot {
             self.turn.lock().await
         };
         sessions.retain(|session| session.upgrade().is_some_and(|session| !session.is_closed()));
-        let is_new = |session: &Arc<Session>| !useless.iter().any(|other| Arc::ptr_eq(session, other));
+        let is_new = |session: &Arc<dyn Carrier>| !useless.iter().any(|other| Arc::ptr_eq(session, other));
         if let Some(session) = sessions.iter().filter_map(Weak::upgrade).find(is_new) {
             return Ok(session);
         }
@@ -142,9 +168,8 @@ impl Slot {
         {
             return Err(error);
         }
-        match session::connect_for_others(hop, SHARED).await {
+        match log_in(hop, SHARED).await {
             Ok(session) => {
-                let session = Arc::new(session);
                 sessions.push(Arc::downgrade(&session));
                 Ok(session)
             }
@@ -200,7 +225,48 @@ fn refusal(error: &russh::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
+    use futures_util::FutureExt;
+
     use super::*;
+
+    /// A login that lives and carries nothing.
+    struct Open;
+
+    impl Carrier for Open {
+        fn open_stream<'a>(
+            &'a self,
+            _address: &'a str,
+            _port: u16,
+        ) -> BoxFuture<'a, Result<ChannelStream<Msg>, russh::Error>> {
+            ready(Err(russh::Error::Disconnect)).boxed()
+        }
+
+        fn is_closed(&self) -> bool {
+            false
+        }
+
+        fn answers(&self, _patience: Duration) -> BoxFuture<'_, bool> {
+            ready(true).boxed()
+        }
+    }
+
+    fn log_in<'a>(_: &'a Target, _: &'a str) -> BoxFuture<'a, Result<Arc<dyn Carrier>, SshError>> {
+        let session: Arc<dyn Carrier> = Arc::new(Open);
+        ready(Ok(session)).boxed()
+    }
+
+    #[tokio::test]
+    async fn a_login_serves_all_but_those_who_found_it_useless() {
+        let (slot, host) = (Slot::default(), HostId::from("gpu-a"));
+        let hop = Target::new(host.clone(), "bastion", 22, "li");
+        let first = slot.session(&host, &hop, &[], log_in).await.unwrap();
+        let shared = slot.session(&host, &hop, &[], log_in).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &shared));
+        let other = slot.session(&host, &hop, &[shared], log_in).await.unwrap();
+        assert!(!Arc::ptr_eq(&first, &other));
+    }
 
     #[test]
     fn a_login_is_shared_by_all_that_make_the_same_one() {
@@ -209,7 +275,8 @@ mod tests {
             prompter: prompter.clone(),
             ..Target::new(host.into(), "bastion", 22, user)
         };
-        let same = |a: &Target, b: &Target| Arc::ptr_eq(&prompter.hops().slot(a), &prompter.hops().slot(b));
+        let slot = |of: &Prompter, hop: &Target| of.kept::<Hops>().slot(hop);
+        let same = |a: &Target, b: &Target| Arc::ptr_eq(&slot(&prompter, a), &slot(&prompter, b));
         assert!(same(&hop("li", "gpu-a"), &hop("li", "gpu-b")));
         assert!(!same(&hop("li", "gpu-a"), &hop("wang", "gpu-a")));
         let alias = Target { host_key_alias: Some("gate".into()), ..hop("li", "gpu-a") };
@@ -221,6 +288,6 @@ mod tests {
         assert!(same(&behind("li", "gpu-a"), &behind("li", "gpu-b")));
         assert!(!same(&behind("li", "gpu-a"), &behind("wang", "gpu-b")));
         assert!(!same(&behind("li", "gpu-a"), &hop("li", "gpu-a")));
-        assert!(!Arc::ptr_eq(&prompter.hops().slot(&alias), &other.hops().slot(&alias)));
+        assert!(!Arc::ptr_eq(&slot(&prompter, &alias), &slot(&other, &alias)));
     }
 }

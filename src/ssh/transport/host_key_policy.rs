@@ -1,12 +1,10 @@
 //! What becomes of a host whose key is not known: refused, asked about, or taken, as its policy says. A changed or
 //! revoked key never comes here.
 
-use std::time::Duration;
-
 use tokio::time::timeout;
 
 use super::error::SshError;
-use super::known;
+use super::known::{self, PATIENCE};
 use super::prompter::Busy;
 use super::target::Target;
 use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
@@ -67,9 +65,6 @@ async fn write_down(target: &Target, server: &Server, key: &HostKey) -> Result<(
     });
     Ok(())
 }
-
-/// How long the file system may take for it. A home folder may lie on a machine that is down.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The same as [`trust`] beside the runtime's threads, and not for ever.
 pub async fn trust_in_time(

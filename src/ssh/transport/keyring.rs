@@ -64,7 +64,7 @@ pub(super) async fn unlock(
     locked: &Locked,
     note: Option<&str>,
 ) -> Result<Arc<PrivateKey>, String> {
-    let slot = prompter.keyring().slot(&locked.path);
+    let slot = prompter.kept::<Keyring>().slot(&locked.path);
     let before = *slot.refusals();
     // Another host may be asking for the same key now: its answer serves both, also a refusal.
     let mut held = if let Ok(held) = slot.turn.try_lock() {

@@ -1,10 +1,13 @@
 //! The files of known hosts, read beside the runtime's threads.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::files::beside;
-use super::host_key_policy::PATIENCE;
 use crate::ssh::trust::{self, HostKey, KnownHosts, Server, TrustError};
+
+/// How long the file system may take for it, to read and to write. A home folder may lie on a machine that is down.
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The same as [`KnownHosts::read`].
 pub(super) async fn read(files: &[PathBuf]) -> Result<KnownHosts, TrustError> {

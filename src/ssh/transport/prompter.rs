@@ -3,6 +3,7 @@
 //! Knows nothing of terminals or screens: the holder of the other end of the queue shows the questions one after
 //! the other. What is remembered, unlocked keys and host keys that no file could take, lives in memory alone.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +12,6 @@ use std::time::Duration;
 use tokio::sync::{Mutex as Turn, MutexGuard as TurnGuard, mpsc, oneshot};
 use tokio::time::sleep;
 
-use super::hops::Hops;
-use super::keyring::Keyring;
 use crate::domain::question::{Answer, Question};
 use crate::ssh::trust::{HostKey, HostName};
 
@@ -36,9 +35,8 @@ struct Inner {
     /// The error: why no user can be asked.
     queue: Result<mpsc::UnboundedSender<Asked>, String>,
     open: Busy,
-    keyring: Keyring,
-    /// Logins at jump hosts, for which answers were given.
-    hops: Hops,
+    /// What was made of the answers, one value of each type: unlocked keys, logins at jump hosts.
+    kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     /// Whose question about a host key it is.
     key_turn: Turn<()>,
     /// Keys that a person trusts and no file could take.
@@ -61,8 +59,7 @@ impl Prompter {
         Self(Arc::new(Inner {
             queue,
             open: Busy::default(),
-            keyring: Keyring::default(),
-            hops: Hops::default(),
+            kept: Mutex::default(),
             key_turn: Turn::default(),
             pinned: Mutex::default(),
         }))
@@ -106,12 +103,15 @@ impl Prompter {
         self.0.open.timeout(limit, future).await
     }
 
-    pub(super) fn keyring(&self) -> &Keyring {
-        &self.0.keyring
-    }
-
-    pub(super) fn hops(&self) -> &Hops {
-        &self.0.hops
+    /// The one value of this type that lives as long as the answers do. What it is, its own module knows.
+    pub(super) fn kept<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter().find_map(|value| Arc::clone(value).downcast::<T>().ok());
+        known.unwrap_or_else(|| {
+            let value = Arc::<T>::default();
+            kept.push(value.clone());
+            value
+        })
     }
 
     /// Waits for the turn to ask about a host key.
@@ -274,6 +274,19 @@ mod tests {
         let (prompter, questions) = Prompter::new();
         drop(questions);
         assert!(matches!(prompter.ask(&busy, password()).await, Answer::Unable(_)));
-        assert!(!format!("{prompter:?}").contains("keyring"));
+        assert!(!format!("{prompter:?}").contains("kept"));
+    }
+
+    #[test]
+    fn clones_share_one_value_of_each_type_and_prompters_none() {
+        #[derive(Default)]
+        struct Names(Mutex<Vec<&'static str>>);
+        let (prompter, other) = (Prompter::default(), Prompter::default());
+        let names = |of: &Prompter| of.kept::<Names>().0.lock().unwrap().clone();
+        prompter.kept::<Names>().0.lock().unwrap().push("a");
+        assert_eq!(prompter.kept::<AtomicUsize>().fetch_add(1, Ordering::Relaxed), 0);
+        prompter.clone().kept::<Names>().0.lock().unwrap().push("b");
+        assert_eq!((names(&prompter), names(&other)), (vec!["a", "b"], vec![]));
+        assert_eq!(prompter.kept::<AtomicUsize>().load(Ordering::Relaxed), 1);
     }
 }

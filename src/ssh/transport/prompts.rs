@@ -4,7 +4,8 @@
 use russh::MethodKind;
 use russh::client::{KeyboardInteractiveAuthResponse as Response, Prompt};
 
-use super::auth::{Attempts, Login, Outcome};
+use super::error::Attempts;
+use super::login::{Login, Outcome};
 use crate::domain::question::{Answer, Question, Subject};
 use crate::domain::secret::Secret;
 

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use super::error::SshError;
 use super::group::Group;
-use super::raw_connection::RawConnection;
 use super::report::{self, STDERR_BYTES, Text};
 use super::target::Target;
 
@@ -41,7 +40,7 @@ impl ProxyStderr {
 }
 
 /// Starts the command.
-pub(super) fn start(target: &Target, line: &str) -> Result<RawConnection, SshError> {
+pub(super) fn start(target: &Target, line: &str) -> Result<(Proxy, ProxyStderr), SshError> {
     let failed = |detail: String| SshError::Network {
         host: target.host.clone(),
         at: target.endpoint(),
@@ -61,7 +60,7 @@ pub(super) fn start(target: &Target, line: &str) -> Result<RawConnection, SshErr
     let group = Arc::new(child);
     let stream = Proxy { _group: group.clone(), input: Some(input), output };
     let stderr = ProxyStderr(Some(ProxyProcess { text, ended: end, _group: group }));
-    Ok(RawConnection { stream: Box::new(stream), hop: None, stderr })
+    Ok((stream, stderr))
 }
 
 async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::Sender<bool>) {
@@ -73,7 +72,8 @@ async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::S
     let _ = ended.send(true);
 }
 
-struct Proxy {
+/// The command as a stream.
+pub(super) struct Proxy {
     _group: Arc<Group>,
     input: Option<ChildStdin>,
     output: ChildStdout,

@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 
-use super::raw_connection::Duplex;
+use super::duplex::Duplex;
 
 /// Bytes at once from the channel.
 const PIECE: usize = 64 * 1024;

@@ -9,9 +9,9 @@ use super::config::{Agent, Proxy, Question, Reader, Settings};
 use super::error::SshError;
 use super::jump::{self, Hop};
 use super::openssh;
-use super::route::{HostKeyPolicy, OpenSsh, Route, TransportKind};
-use super::target::Target;
+use super::target::{OpenSsh, Route, Target, TransportKind};
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 
 /// More hops than anyone has.
 const MOST_HOPS: usize = 8;

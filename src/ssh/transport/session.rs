@@ -15,9 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::auth;
 use super::channel;
-use super::client::{Client, End, Policy, Shared, Stage};
-use super::connection::Transport;
+use super::client::{Client, End, Policy, Shared, Stage, why};
+use super::connection::{KEEPALIVE, KEEPALIVE_MISSED, Transport};
+use super::duplex::{Arrived, Cancellable};
 use super::error::SshError;
+use super::hops::Carrier;
 use super::host_key_policy;
 use super::known;
 use super::limiter;
@@ -26,13 +28,9 @@ use super::proxy::ProxyStderr;
 use super::raw_connection::{self, RawConnection};
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
-use super::tcp::{self, Arrived};
 use crate::domain::text::sanitize;
 use crate::ssh::trust::{HostKey, HostName, KnownHosts, TrustError};
 
-/// Interval of keepalives; a peer that is silent for four of them is gone.
-pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
-pub(super) const KEEPALIVE_MISSED: usize = 3;
 /// How much the host may send before we grant more: a link of 20 ms is used in full. What is under way can't be
 /// overtaken, so how much of it there is of logs is bounded by credit of our own, by the round trip.
 const WINDOW: u32 = 16 << 20;
@@ -64,8 +62,15 @@ pub(super) async fn connect(target: &Target) -> Result<Session, SshError> {
 }
 
 /// The same for a connection that others wait for; `note` says so where a person is asked first.
-pub(super) async fn connect_for_others(target: &Target, note: &str) -> Result<Session, SshError> {
-    connect_noted(target, Some(note.to_owned())).await
+fn connect_for_others<'a>(
+    target: &'a Target,
+    note: &'a str,
+) -> BoxFuture<'a, Result<Arc<dyn Carrier>, SshError>> {
+    async move {
+        let connected = connect_noted(target, Some(note.to_owned())).await;
+        connected.map(|session| Arc::new(session) as Arc<dyn Carrier>)
+    }
+    .boxed()
 }
 
 async fn connect_noted(target: &Target, mut note: Option<String>) -> Result<Session, SshError> {
@@ -190,6 +195,32 @@ impl Transport for Session {
     }
 }
 
+impl Carrier for Session {
+    fn open_stream<'a>(
+        &'a self,
+        address: &'a str,
+        port: u16,
+    ) -> BoxFuture<'a, Result<ChannelStream<Msg>, russh::Error>> {
+        async move {
+            let opened = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await;
+            opened.map(Channel::into_stream)
+        }
+        .boxed()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.pulse.is_silent() || self.handle.is_closed()
+    }
+
+    fn answers(&self, patience: Duration) -> BoxFuture<'_, bool> {
+        async move {
+            self.pulse.wait(patience, self.handle.send_ping()).await;
+            !self.is_closed()
+        }
+        .boxed()
+    }
+}
+
 impl Session {
     /// Opens a session channel.
     async fn open_channel(&self) -> Result<Channel<Msg>, SshError> {
@@ -210,28 +241,6 @@ impl Session {
                 remedy: "check the host's load and its sshd's log",
             }),
         }
-    }
-
-    /// Opens a channel that goes on to another address, as seen from the host.
-    pub(super) async fn open_stream(
-        &self,
-        address: &str,
-        port: u16,
-    ) -> Result<ChannelStream<Msg>, russh::Error> {
-        let channel = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await?;
-        Ok(channel.into_stream())
-    }
-
-    /// Whether the connection has ended, or its host was found silent: then it is none for others as long as nothing comes, and
-    /// ends with those who use it.
-    pub(super) fn is_closed(&self) -> bool {
-        self.pulse.is_silent() || self.handle.is_closed()
-    }
-
-    /// Asks the host for an answer of any kind; whether one came in time.
-    pub(super) async fn answers(&self, patience: Duration) -> bool {
-        self.pulse.wait(patience, self.handle.send_ping()).await;
-        !self.is_closed()
     }
 
     async fn lost(&self, detail: &str) -> SshError {
@@ -267,12 +276,6 @@ impl Pulse {
     fn is_silent(&self) -> bool {
         self.silent_at.load(Ordering::Relaxed) == self.arrived.bytes() + 1
     }
-}
-
-/// Why the connection ended; `None` if it has not within a moment.
-pub(super) async fn why(mut end: End) -> Option<Arc<str>> {
-    let ended = timeout(Duration::from_secs(2), end.wait_for(Option::is_some)).await;
-    ended.ok().and_then(|value| value.ok().and_then(|value| value.clone()))
 }
 
 /// Host keys in the order in which the files know them; certificates first where an authority is known.
@@ -347,7 +350,7 @@ async fn with_words(error: SshError, stderr: &ProxyStderr) -> SshError {
 
 /// A connection to the host and what is needed to speak ssh over it.
 struct Opened {
-    stream: tcp::Cancellable,
+    stream: Cancellable,
     client: Client,
     found: Shared,
     end: End,
@@ -357,10 +360,11 @@ struct Opened {
 
 impl Opened {
     async fn new(target: &Target, policy: Policy) -> Result<Self, SshError> {
-        let RawConnection { stream, hop, stderr } = raw_connection::open(target).await?;
+        let RawConnection { stream, carrier, stderr } =
+            raw_connection::open(target, connect_for_others).await?;
         let token = CancellationToken::new();
         let (client, found, end) = Client::new(target, policy);
-        let stream = tcp::Cancellable::new(stream, hop, token.clone());
+        let stream = Cancellable::new(stream, carrier, token.clone());
         Ok(Self { stream, client, found, end, token, stderr })
     }
 }
@@ -376,7 +380,7 @@ mod tests {
     #[tokio::test]
     async fn whatever_comes_from_a_host_is_an_answer() {
         let (mut host, here) = duplex(64);
-        let mut stream = tcp::Cancellable::new(Box::new(here), None, CancellationToken::new());
+        let mut stream = Cancellable::new(Box::new(here), None, CancellationToken::new());
         let pulse = Pulse::new(stream.arrived());
         let patience = Duration::from_millis(50);
         pulse.wait(Duration::from_secs(60), ready(())).await;

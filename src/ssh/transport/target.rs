@@ -1,14 +1,16 @@
-//! Where to connect and what may be used to get in. Knows nothing of files' contents or of the network.
+//! Where to connect, by which way, whose ssh speaks, and what may be used to get in. Knows nothing of files' contents or
+//! of the network, and nothing of how all that is carried out.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::algorithms::Algorithms;
 use super::error::SshError;
 use super::prompter::Prompter;
-use super::route::{Family, HostKeyPolicy, Route, TransportKind};
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 use crate::ssh::trust::{Server, endpoint, name_is_safe};
 
 /// One host as ssh sees it.
@@ -56,6 +58,53 @@ pub struct Target {
     pub notes: Vec<String>,
     /// Who is asked for passphrases, passwords and about unknown host keys.
     pub prompter: Prompter,
+}
+
+/// How bytes get to a host's sshd.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Route {
+    /// By a TCP connection of our own.
+    #[default]
+    Direct,
+    /// Through the sshd of another host, which may have a route of its own.
+    Jump(Box<Target>),
+    /// Through the standard streams of a command line, run by `/bin/sh`; its tokens are expanded already.
+    Command(String),
+}
+
+/// Whose ssh speaks with a host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TransportKind {
+    /// hvtui's own, by russh.
+    #[default]
+    Russh,
+    /// The system's `ssh`, once a command.
+    OpenSsh(OpenSsh),
+}
+
+/// How the system's `ssh` is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenSsh {
+    /// The program.
+    pub program: PathBuf,
+    /// The name to give it: an alias of the person's own configuration, or the address.
+    pub alias: String,
+    /// The configuration file to name to it; `None`: its own rules.
+    pub config: Option<PathBuf>,
+    /// What the configuration says may be unknown in it (`IgnoreUnknown`), as written.
+    pub ignore_unknown: Option<String>,
+}
+
+/// Which addresses of a name are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Family {
+    /// All, in the resolver's order.
+    #[default]
+    Any,
+    /// IPv4 alone.
+    Inet,
+    /// IPv6 alone.
+    Inet6,
 }
 
 /// How long a TCP connection may take where nothing else is said.
@@ -188,6 +237,22 @@ impl Target {
         }
         self.server().check()?;
         if let Route::Jump(hop) = &self.route { hop.check() } else { Ok(()) }
+    }
+}
+
+impl SshError {
+    /// The same, said of a host on the way to `host`.
+    #[must_use]
+    pub fn at_hop(self, host: &HostId, hop: &Target) -> Self {
+        match self {
+            Self::Hop { .. } => self,
+            error => Self::Hop {
+                host: host.clone(),
+                hop: hop.shown(),
+                by: hop.host.clone(),
+                error: Arc::new(error),
+            },
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-use super::error::{ShownKey, TrustError, refusal};
+use super::error::{ShownKey, TrustError};
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Verdict};
-use super::server::Server;
+use super::server::{Server, refusal};
 use crate::filelock;
 
 /// A key that is trusted from now on.

@@ -5,47 +5,9 @@ use russh::keys::ssh_key::certificate::CertType;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
 
 use super::host_key::HostKey;
-use super::known_hosts::{HostName, KnownHosts, Place};
+use super::known_hosts::{HostName, KnownHosts};
 use super::server::{Allowed, Server};
-
-/// What is wrong with a certificate whose authority is trusted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CertificateFault {
-    /// It certifies a user.
-    #[error("it is a user's certificate, not a host's")]
-    UserType,
-    /// It names other hosts, or none.
-    #[error("it does not name {wanted}{}", list(.names))]
-    Principal {
-        /// The name by which the host is reached.
-        wanted: String,
-        /// The names that it has.
-        names: Vec<String>,
-    },
-    /// Its time is over.
-    #[error("it expired {0}")]
-    Expired(String),
-    /// Its time has not come.
-    #[error("it is not valid before {0}")]
-    NotYet(String),
-    /// It holds a condition that is not understood.
-    #[error("it holds the critical option `{0}`, which is not understood")]
-    Critical(String),
-    /// The authority signed with an algorithm that is broken.
-    #[error("its authority signed it with {0}")]
-    Algorithm(String),
-    /// The signature is not the authority's.
-    #[error("its signature is wrong")]
-    Signature,
-}
-
-fn list(names: &[String]) -> String {
-    if names.is_empty() {
-        ": it names no host".to_owned()
-    } else {
-        format!(": it names {}", names.join(", "))
-    }
-}
+use super::verdict::{CertificateFault, Place};
 
 /// What the files say about a certificate.
 #[derive(Debug, PartialEq, Eq)]

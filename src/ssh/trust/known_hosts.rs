@@ -3,7 +3,6 @@
 //! Pure over the files' text, with one thin function that reads them. russh has a reader too; it accepts
 //! revoked keys and does not know wildcards, tabs or a second key for one name, so it is not used.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -15,67 +14,7 @@ use super::error::TrustError;
 use super::host_key::HostKey;
 use super::pattern;
 use super::server::Server;
-
-/// A line of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The file.
-    pub file: PathBuf,
-    /// Its line, from 1.
-    pub line: usize,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file.display(), self.line)
-    }
-}
-
-/// A key that a file has for a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownKey {
-    /// Where it stands.
-    pub place: Place,
-    /// `ssh-ed25519`, …
-    pub algorithm: String,
-    /// `SHA256:…`
-    pub fingerprint: String,
-}
-
-impl fmt::Display for KnownKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.algorithm, self.fingerprint, self.place)
-    }
-}
-
-/// What the files say about a key that a host shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is the host's key.
-    Known,
-    /// Nothing is known of the host.
-    Unknown {
-        /// Other names under which the files have this very key; `(hashed name)` for those that are hidden.
-        also: Vec<String>,
-        /// A certificate authority that stands for the host, which showed no certificate of it.
-        authority: Option<Place>,
-    },
-    /// The files have another key of this type.
-    Changed {
-        /// The keys of this type that the files have.
-        known: Vec<KnownKey>,
-    },
-    /// Someone marked the key as stolen or retired.
-    Revoked {
-        /// The line that says so.
-        place: Place,
-    },
-    /// The files have keys of other types only.
-    OtherType {
-        /// Those keys.
-        known: Vec<KnownKey>,
-    },
-}
+pub use super::verdict::{KnownKey, Place, Verdict};
 
 /// The names under which a host may stand in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

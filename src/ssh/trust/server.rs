@@ -1,8 +1,11 @@
-//! The host whose key is judged: by which names it is known, and what vouches for it. Knows nothing of connections.
+//! The host whose key is judged: by which names it is known, what vouches for it, and which keys it must not have. Knows
+//! nothing of connections.
 
 use std::path::PathBuf;
 
-use super::error::TrustError;
+use super::error::{ShownKey, TrustError};
+use super::host_key::HostKey;
+use super::verdict::Verdict;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 
@@ -87,6 +90,28 @@ impl Server {
     }
 }
 
+/// The error for a key that must not be accepted.
+pub(in crate::ssh) fn refusal(server: &Server, key: &HostKey, verdict: Verdict) -> Option<TrustError> {
+    let (host, shown) = (server.host.clone(), Box::new(ShownKey::new(server.endpoint(), key)));
+    let pinned = server.pin.as_deref();
+    Some(match verdict {
+        Verdict::Revoked { place } => TrustError::RevokedKey { host, key: shown, place },
+        Verdict::Changed { known } => TrustError::ChangedKey { host, key: shown, known },
+        _ if key.rsa_bits().is_some_and(|bits| bits < server.rsa_bits()) => {
+            let said = server.rsa_bits.as_ref().map_or("RequiredRSASize", |(_, said)| said).to_owned();
+            let bits = key.rsa_bits().unwrap_or_default();
+            TrustError::ShortKey { host, key: shown, bits, wanted: server.rsa_bits(), said }
+        }
+        _ if pinned.is_some_and(|pin| pin != shown.fingerprint) => {
+            TrustError::OtherFingerprint { host, key: shown, wanted: pinned.unwrap_or_default().to_owned() }
+        }
+        Verdict::Known => return None,
+        _ if pinned.is_some() => return None,
+        Verdict::OtherType { known } => TrustError::OtherKeyType { host, key: shown, known },
+        Verdict::Unknown { also, authority } => TrustError::UnknownKey { host, key: shown, also, authority },
+    })
+}
+
 /// `address:port`, an IPv6 address in brackets.
 pub(in crate::ssh) fn endpoint(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
@@ -97,4 +122,52 @@ pub(in crate::ssh) fn name_is_safe(name: &str, also: &str) -> bool {
     (1..=255).contains(&name.len())
         && !name.starts_with('-')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssh::trust::verdict::{KnownKey, Place};
+
+    const ED25519: &str = include_str!("../../../tests/fixtures/ssh/ed25519-a.pub");
+    const RSA: &str = include_str!("../../../tests/fixtures/ssh/rsa.pub");
+
+    fn server() -> Server {
+        Server::new("gpu-a".into(), "10.0.0.7", 22)
+    }
+
+    fn known() -> Vec<KnownKey> {
+        let place = Place { file: "kh".into(), line: 4 };
+        vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into() }]
+    }
+
+    #[test]
+    fn a_known_rsa_key_is_refused_where_it_has_a_bit_too_few() {
+        let key = HostKey::from_openssh(RSA.trim()).unwrap();
+        let bits = key.rsa_bits().unwrap();
+        let refused = |least| {
+            let server = Server { rsa_bits: Some((least, "config:3".to_owned())), ..server() };
+            refusal(&server, &key, Verdict::Known).map(|error| error.to_string())
+        };
+        assert_eq!((refused(bits - 1), refused(bits)), (None, None));
+        let error = refused(bits + 1).unwrap();
+        let wanted = format!("has {bits} bits, at least {} are wanted (config:3); give", bits + 1);
+        assert!(error.contains(&wanted), "{error}");
+    }
+
+    #[test]
+    fn a_pin_decides_alone_but_never_for_a_changed_key() {
+        let key = HostKey::from_openssh(ED25519.trim()).unwrap();
+        let judge = |pin: Option<String>, verdict| refusal(&Server { pin, ..server() }, &key, verdict);
+        let unknown = || Verdict::Unknown { also: Vec::new(), authority: None };
+        let (own, other) = (|| Some(key.fingerprint()), || Some("SHA256:other".to_owned()));
+        for verdict in [Verdict::Known, unknown(), Verdict::OtherType { known: known() }] {
+            assert!(judge(own(), verdict.clone()).is_none(), "{verdict:?}");
+            let refused = judge(other(), verdict);
+            assert!(matches!(refused, Some(TrustError::OtherFingerprint { .. })), "{refused:?}");
+        }
+        let changed = judge(own(), Verdict::Changed { known: known() });
+        assert!(matches!(changed, Some(TrustError::ChangedKey { .. })), "{changed:?}");
+        assert!(matches!(judge(None, unknown()), Some(TrustError::UnknownKey { .. })));
+    }
 }

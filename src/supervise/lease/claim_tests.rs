@@ -107,10 +107,59 @@ fn who_denies_a_gpu_by_a_lock_in_common_is_named() {
     let gpu = GpuUuid::from("GPU-1");
     let _common = lock(&open, &gpu, FlockOperation::NonBlockingLockShared).unwrap().unwrap();
     let lease = busy(claim(&spec(&dir, 1, &["GPU-1"])));
-    assert_eq!(lease.pid, Some(std::process::id()));
+    assert_eq!((lease.pid, lease.own), (Some(std::process::id()), false), "no run could share it");
+    let command = lease.command.clone().expect("its command");
     let words = LeaseError::Busy(vec![lease]).to_string();
-    let own = crate::procs::status::user_name(own_uid());
-    assert_eq!(words, format!("GPU-1 is leased by {own} (pid {})", std::process::id()));
+    let (own, pid) = (crate::procs::status::user_name(own_uid()), std::process::id());
+    let remedy = format!("not known to be a run: it is free when process {pid} ends");
+    assert_eq!(words, format!("GPU-1 is leased by {own} (pid {pid}: {command}), {remedy}"));
+}
+
+#[test]
+fn who_was_left_a_lock_is_named_by_its_open_files() {
+    let (_home, dir) = place();
+    let open = LeaseDir::open(dir.to_str()).unwrap();
+    let gpu = GpuUuid::from("GPU-1");
+    let own = user_name(own_uid());
+    for how in [FlockOperation::NonBlockingLockExclusive, FlockOperation::NonBlockingLockShared] {
+        // this process took it, and lives: a number in the kernel's list is not yet the holder
+        let taken = lock(&open, &gpu, how).unwrap().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").stdin(taken).spawn().unwrap();
+        // a look sees a lock of one holder alone, a launch one in common too
+        let spec = spec(&dir, 1, &["GPU-1"]);
+        let told = || busy(check(&spec).and_then(|()| claim(&spec)));
+        let mut lease = told();
+        // a process that another test is starting has it open for a moment too
+        for _ in 0..10 {
+            if lease.pid != Some(child.id()) {
+                lease = told();
+            }
+        }
+        assert_eq!((lease.pid, lease.user.as_ref()), (Some(child.id()), Some(&own)));
+        assert_eq!(lease.command.as_deref(), Some("sleep 600"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop(claim(&spec).unwrap());
+    }
+}
+
+#[test]
+fn a_holder_that_is_no_run_comes_with_what_to_do() {
+    let words = |user: Option<&str>, pid, run| {
+        let lease = Lease { user: user.map(str::to_owned), pid, run, ..look::unknown(&GpuUuid::from("G")) };
+        LeaseError::Busy(vec![lease]).to_string()
+    };
+    assert!(
+        words(Some("li"), Some(7), None)
+            .ends_with("(pid 7), not known to be a run: it is free when process 7 ends")
+    );
+    assert!(words(Some("li"), None, None).ends_with("`sudo ss -xap | grep G` tells its process"));
+    assert!(words(None, None, None).contains("`sudo fuser -v` on its lock file, G.lock in /run/lock"));
+    let run = RunId::new(1, 2);
+    assert_eq!(
+        words(Some("li"), Some(7), Some(run.clone())),
+        format!("G is leased by li for run {}", run.short())
+    );
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Who holds which GPU, read and not tried: a lock that is taken for a moment to see whether it is free would
 //! make another launch fail. So the notes are read, and `/proc/locks` for locks without one.
 
-use rustix::fs::{AtFlags, Dir, Stat, major, minor, statat};
+use rustix::fs::Dir;
 
 use super::LeaseError;
-use super::claim::{NOTE_PAUSE, lock_file, note_file, own_uid};
+use super::claim::{NOTE_PAUSE, note_file, own_uid};
+use super::locker::{self, LockFile};
 use super::note::{self, Note};
 use super::place::LeaseDir;
 use super::socket_lock::{self, Names};
@@ -64,13 +65,26 @@ pub fn check(spec: &HostRun) -> Result<(), LeaseError> {
     let mut held = look(&dir, &gpus).held;
     // a launch that is asked for again has them already
     held.retain(|lease| !(spec.leases.share && lease.own) && lease.run.as_ref() != Some(&spec.run));
-    if held.is_empty() { Ok(()) } else { Err(LeaseError::Busy(held)) }
+    if held.is_empty() {
+        return Ok(());
+    }
+    Err(LeaseError::Busy(held.into_iter().map(|lease| named(&dir, lease)).collect()))
 }
 
 /// A lease of which nothing is known.
 pub(super) fn unknown(gpu: &GpuUuid) -> Lease {
     let gpu = gpu.clone();
-    Lease { gpu, user: None, own: false, pid: None, run: None, name: None, rank: None, since: None }
+    Lease {
+        gpu,
+        user: None,
+        own: false,
+        pid: None,
+        command: None,
+        run: None,
+        name: None,
+        rank: None,
+        since: None,
+    }
 }
 
 fn names(dir: &LeaseDir) -> Vec<String> {
@@ -80,14 +94,12 @@ fn names(dir: &LeaseDir) -> Vec<String> {
 }
 
 fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, sockets: &Names) -> Option<Lease> {
-    let file = lock_file(dir, gpu).ok().filter(|file| names.contains(file));
-    let stat = file.and_then(|file| statat(&dir.fd, &file, AtFlags::SYMLINK_NOFOLLOW).ok());
+    let file = LockFile::of(dir, gpu).filter(|file| names.contains(&file.name));
     let owner = sockets.holder(dir, gpu);
-    if stat.is_none() && owner.is_none() {
+    if file.is_none() && owner.is_none() {
         return None;
     }
-    let of = |stat: Stat| (major(stat.st_dev), minor(stat.st_dev), stat.st_ino);
-    let locker = stat.and_then(|stat| locks.get(&of(stat)).copied());
+    let locker = file.as_ref().and_then(|file| locks.get(&file.at).copied());
     let head = format!("{}{gpu}.", dir.prefix);
     let uids = names.iter().filter_map(|name| name.strip_prefix(&head)?.strip_suffix(".json")?.parse().ok());
     let notes = uids.filter_map(|uid| Some((uid, note::read::<Note>(dir, &note_file(dir, gpu, uid), uid)?)));
@@ -109,7 +121,7 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, socket
     }
     // Who took the lock may have ended, and the lock's file may be gone: the kernel knows whose the name is.
     let told = owner.map(|uid| socket_lock::lease(gpu, uid));
-    let by_lock = locker.map(|pid| by_pid(gpu, pid));
+    let by_lock = file.zip(locker).map(|(file, pid)| by_pid(gpu, &file, pid));
     by_lock.filter(|lease| lease.user.is_some() || told.is_none()).or(told)
 }
 
@@ -117,10 +129,10 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, socket
 /// file. It has no note, and nothing that `--share` could share.
 pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
     let by_lock = || {
-        let stat = statat(&dir.fd, lock_file(dir, gpu).ok()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let file = LockFile::of(dir, gpu)?;
         let locks = flocks(&std::fs::read_to_string("/proc/locks").ok()?, "READ");
-        let pid = *locks.get(&(major(stat.st_dev), minor(stat.st_dev), stat.st_ino))?;
-        Some(by_pid(gpu, pid))
+        let pid = *locks.get(&file.at)?;
+        Some(by_pid(gpu, &file, pid))
     };
     let by_lock = by_lock();
     let part = || Names::read().below(&socket_lock::name(dir, gpu, None), false);
@@ -130,7 +142,24 @@ pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
 }
 
 /// What is known of a lock of which there is no note.
-fn by_pid(gpu: &GpuUuid, pid: u32) -> Lease {
+fn by_pid(gpu: &GpuUuid, file: &LockFile, pid: u32) -> Lease {
+    // The kernel tells who took it. That process may have left it to another one, and its number may be another's.
+    if file.is_locked_by(pid).is_ok_and(|has| !has) {
+        return unknown(gpu);
+    }
     let uid = note::uid_of(pid);
-    Lease { user: uid.map(user_name), own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) }
+    let command = uid.and_then(|_| locker::command(pid));
+    Lease { user: uid.map(user_name), own: uid == Some(own_uid()), pid: Some(pid), command, ..unknown(gpu) }
+}
+
+/// For a refusal: a holder without a name is looked for among all processes whose open files can be seen.
+pub(super) fn named(dir: &LeaseDir, lease: Lease) -> Lease {
+    if lease.user.is_some() || lease.run.is_some() {
+        return lease;
+    }
+    let found = || {
+        let file = LockFile::of(dir, &lease.gpu)?;
+        Some(by_pid(&lease.gpu, &file, file.keeper()?))
+    };
+    found().filter(|found| found.user.is_some()).unwrap_or(lease)
 }

@@ -10,6 +10,7 @@
 //!   shared_lease  records of runs that use their user's GPU beside another run
 //!   queue   records of those who wait: tickets
 //!   look    who holds what, without touching a lock
+//!   locker  which process has a lock, by the kernel's lists
 //! ```
 //!
 //! A lock ends with the last process that has it, so a file that is left behind means nothing. The agent takes the
@@ -20,6 +21,7 @@
 mod claim;
 pub mod handover;
 mod lock_record;
+mod locker;
 mod look;
 mod note;
 mod place;
@@ -77,14 +79,24 @@ pub enum LeaseError {
 }
 
 fn busy_words(leases: &[Lease]) -> String {
-    let unnamed = |lease: &Lease| match &lease.user {
-        Some(_) => String::new(),
-        None => format!(
-            ": `sudo fuser -v` on its lock file, {}.lock in /run/lock, /dev/shm or lease_dir, tells whose it is",
-            lease.gpu
-        ),
-    };
     let words =
-        leases.iter().map(|lease| format!("{} is leased by {}{}", lease.gpu, lease.holder(), unnamed(lease)));
+        leases.iter().map(|lease| format!("{} is leased by {}{}", lease.gpu, lease.holder(), remedy(lease)));
     words.collect::<Vec<_>>().join("; ")
+}
+
+/// What to do about a holder that is not known to be a run. A run is waited for.
+fn remedy(lease: &Lease) -> String {
+    let gpu = &lease.gpu;
+    match (&lease.run, &lease.user, lease.pid) {
+        (Some(_), ..) => String::new(),
+        (None, Some(_), Some(pid)) => format!(", not known to be a run: it is free when process {pid} ends"),
+        (None, Some(_), None) => {
+            format!(", not known to be a run: `sudo ss -xap | grep {gpu}` tells its process")
+        }
+        (None, None, _) => format!(
+            ": its process can't be seen from here, as one of another container, or the one that took the lock has ended and \
+             another one keeps it: `sudo fuser -v` on its lock file, {gpu}.lock in /run/lock, /dev/shm or lease_dir, tells \
+             whose it is"
+        ),
+    }
 }

@@ -138,6 +138,7 @@ pub(super) fn told(gpu: &GpuUuid, uid: u32, note: Note) -> Lease {
         user: Some(status::user_name(uid)),
         own: uid == own_uid(),
         pid: Some(note.process.pid),
+        command: None,
         run: Some(note.run),
         name: Some(note.name.chars().take(64).collect()),
         rank: Some(note.rank),

@@ -121,7 +121,8 @@ pub enum Effect {
     /// Move the replay that is being opened, once all of it is read; nothing where it is moved elsewhere before.
     PlayThen(PlayCommand),
     /// The timeline of the replay is so long, microseconds: what lies after the playhead is told as far as that shows it, by
-    /// [`crate::tui::core::Msg::TimelineAhead`].
+    /// [`crate::tui::core::Msg::TimelineAhead`]; where its steps are too many for that, or older than those in memory, where their
+    /// time went, by [`crate::tui::core::Msg::PhaseWindow`].
     ShowWindow(i64),
     /// Go to a line of the recording that is shown, wherever it lies; answered by [`crate::tui::core::Msg::LineFound`].
     FindLine(Box<LineSearch>),

@@ -7,6 +7,7 @@ use crate::domain::doctor::Matrix;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::RunMarks;
+use crate::domain::phase_window::PhaseWindow;
 use crate::domain::playback::PlaybackState;
 use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
@@ -125,6 +126,8 @@ pub enum Msg {
     LineFound(Option<Stamp>),
     /// Steps and samples after the playhead, up to the end of the timeline's window.
     TimelineAhead(Arc<TimelineAhead>),
+    /// Where the time went in the timeline's window and around it, where its steps are too many to be told.
+    PhaseWindow(Arc<PhaseWindow>),
     /// The recording could not be opened, and why.
     ReplayFailed(String),
     /// Answer to [`crate::tui::core::Effect::Analyze`] of this part: how far it is, then the figures.

@@ -5,17 +5,15 @@
 
 mod frame_budget;
 mod input;
+mod keys;
 mod outlets;
 mod signals;
 mod term;
 
-use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crossterm::event::{Event, EventStream};
-use futures_util::{FutureExt, Stream, StreamExt};
+use futures_util::FutureExt;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -58,12 +56,25 @@ pub async fn run(
     model: &mut Model,
     caps: Caps,
 ) -> Result<Option<u8>, RuntimeError> {
+    match show(source, model, caps).await {
+        // a write may fail before anything else tells that it is gone
+        Err(RuntimeError::Terminal(_)) if term::is_gone() => Err(RuntimeError::TerminalGone),
+        ended => ended,
+    }
+}
+
+async fn show(
+    source: &mut impl EventSource,
+    model: &mut Model,
+    caps: Caps,
+) -> Result<Option<u8>, RuntimeError> {
     let mut signals = Signals::new()?;
     let mut screen = Screen::enter(!model.settings.terminal_mouse)?;
-    // a key passes two threads: the one that the stream of keys starts now, and this one
+    // a key passes the threads that are started now, and this one
     sched::short_turns(For::ItsThreadsToo);
-    let mut keys = EventStream::new();
+    let keys = keys::read();
     sched::short_turns(For::ThisThread);
+    let mut keys = keys?;
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let size = screen.size()?;
@@ -109,7 +120,7 @@ pub async fn run(
                     Asked::Stop => queue.extend(stop(&mut screen, &mut signals, Whom::Itself).await?),
                     Asked::GoOn => queue.extend(go_on(&mut screen)?),
                 },
-                key = keys.next() => match key {
+                key = keys.recv() => match key {
                     Some(Ok(event)) => queue.extend(clicks.message(&event)),
                     Some(Err(error)) => return Err(error.into()),
                     None => return Err(RuntimeError::TerminalGone),
@@ -117,7 +128,13 @@ pub async fn run(
                 // the first ones; the others wait where they are, and this thread meanwhile sleeps
                 messages = source.next(budget.most()), if calm && queue.len() < budget.most() => queue.extend(messages),
                 Some(telling) = tellings.recv() => queue.push(telling),
-                _ = tick.tick() => queue.push(Msg::Tick(clock::now())),
+                _ = tick.tick() => {
+                    // no signal tells it where this is not the terminal of our session
+                    if term::is_gone() {
+                        return Err(RuntimeError::TerminalGone);
+                    }
+                    queue.push(Msg::Tick(clock::now()));
+                }
                 () = &mut pause, if !queue.is_empty() && !rested => {
                     // from when there was something to show: who waits for messages is not late
                     let due = came.map_or(0, |came| came.0).max(rests_until);
@@ -136,28 +153,13 @@ pub async fn run(
             calm =
                 calm && queue.len() < budget.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
-        drain_keys(&mut keys, &mut clicks, &mut queue).await;
+        // the keys that are there, so that one frame shows all of them
+        while let Ok(Ok(event)) = keys.try_recv() {
+            queue.extend(clicks.message(&event));
+        }
         drain(source, &mut queue, budget.most());
         budget.framed(late, queue.len());
     }
-}
-
-/// Takes the keys that are there without waiting, so that one frame shows all of them.
-///
-/// The stream of keys remembers who asked first after a key, and the next key wakes that one alone: it must be this task, so
-/// `now_or_never` is nothing for it.
-async fn drain_keys(
-    keys: &mut (impl Stream<Item = io::Result<Event>> + Unpin),
-    clicks: &mut Clicks,
-    queue: &mut Vec<Msg>,
-) {
-    let take = |context: &mut Context<'_>| {
-        while let Poll::Ready(Some(Ok(event))) = keys.poll_next_unpin(context) {
-            queue.extend(clicks.message(&event));
-        }
-        Poll::Ready(())
-    };
-    poll_fn(take).await;
 }
 
 /// Takes the messages that are there without waiting, until there are `most`.
@@ -185,33 +187,4 @@ fn go_on(screen: &mut Screen) -> Result<Vec<Msg>, io::Error> {
     screen.take_again()?;
     let size = screen.size()?;
     Ok(vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)])
-}
-
-#[cfg(test)]
-mod tests {
-    use std::pin::Pin;
-    use std::task::Waker;
-
-    use super::*;
-
-    /// Keys that wake who asked first, as crossterm's do.
-    #[derive(Default)]
-    struct Keys(Option<Waker>);
-
-    impl Stream for Keys {
-        type Item = io::Result<Event>;
-
-        fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-            self.0.get_or_insert_with(|| context.waker().clone());
-            Poll::Pending
-        }
-    }
-
-    #[tokio::test]
-    async fn the_key_after_a_frame_wakes_the_loop() {
-        let mut keys = Keys::default();
-        drain_keys(&mut keys, &mut Clicks::default(), &mut Vec::new()).await;
-        let own = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
-        assert!(keys.0.unwrap().will_wake(&own));
-    }
 }

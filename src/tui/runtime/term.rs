@@ -2,6 +2,7 @@
 //! guard is dropped, and before a panic speaks.
 
 use std::io::{BufWriter, Stdout, Write, stdout};
+use std::os::fd::AsFd;
 use std::sync::Once;
 
 use crossterm::event::{
@@ -14,6 +15,7 @@ use crossterm::{cursor, execute};
 use ratatui::Terminal;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Bytes of a frame that go out in one write.
 const FRAME_BYTES: usize = 64 * 1024;
@@ -128,6 +130,17 @@ impl Drop for Screen {
     }
 }
 
+/// Whether the terminal went away, as when its window is closed.
+pub(super) fn is_gone() -> bool {
+    is_hung_up(&stdout())
+}
+
+fn is_hung_up(file: &impl AsFd) -> bool {
+    let mut asked = [PollFd::new(file, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
+}
+
 /// Gives the terminal back; harmless when it was given back already. Errors are passed over: there is
 /// no user left to tell.
 fn restore() {
@@ -156,4 +169,17 @@ fn restore_before_panics() {
             before(info);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_other_end_has_left_is_gone() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        assert!(!is_hung_up(&reader));
+        drop(writer);
+        assert!(is_hung_up(&reader));
+    }
 }

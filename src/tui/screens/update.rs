@@ -155,6 +155,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         | Msg::LinesAhead(..)
         | Msg::LineFound(_)
         | Msg::TimelineAhead(_)
+        | Msg::PhaseWindow(_)
         | Msg::Analyzed { .. }
         | Msg::ReplayFailed(_)) => replay_told(model, msg),
         Msg::Quit => vec![Effect::Quit],
@@ -180,6 +181,10 @@ fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::TimelineAhead(ahead) => {
             model.ui.replay.timeline_ahead = Some(ahead);
+            Vec::new()
+        }
+        Msg::PhaseWindow(window) => {
+            model.ui.replay.phase_window = Some(window);
             Vec::new()
         }
         Msg::LineFound(at) => run::moments::line_found(model, at),

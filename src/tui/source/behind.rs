@@ -7,10 +7,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::resume_point::ResumePoint;
 use crate::domain::run::RunSpec;
-use crate::domain::time::HostTime;
+use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::{RunState, World};
 use crate::tui::source::catch_up::{CatchUp, PRESENT_US, REACHED_US};
 
@@ -87,6 +88,19 @@ impl Behind {
             self.catch_up = None;
         }
         self.in_order(released)
+    }
+
+    /// Takes in what a host has noted of itself before, which came at `came`. Nothing of it is wanted once all is in order.
+    pub(super) fn take_noted(
+        &mut self,
+        host: &HostId,
+        samples: Vec<(HostTime, Arc<HostSample>)>,
+        (came, now): (Stamp, HostTime),
+    ) {
+        if let Some(catch_up) = &mut self.catch_up {
+            self.taken = now;
+            catch_up.take_noted(host, samples, came);
+        }
     }
 
     /// Time has come to `now`, and nothing waits to be taken. Gives what can be recorded now.

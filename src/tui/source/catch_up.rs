@@ -3,13 +3,15 @@
 //!
 //! Steps, starts and ends of ranks have such a time; what else stands in a rank's report happened between them. Lines have it where their
 //! host has noted when they were printed, a second late as a rule; one without stands before the next one of its stream that has a time,
-//! and without such a one at the moment of its arrival, as does what hosts say. Pure: it knows no clock but that of the envelopes.
+//! and without such a one at the moment of its arrival, as does what hosts say. What they have noted of themselves has its time.
+//! Pure: it knows no clock but that of the envelopes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
-use crate::domain::host::LinkState;
+use crate::domain::host::{HostSample, LinkState};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
@@ -60,6 +62,7 @@ pub(super) struct CatchUp {
     down: BTreeMap<HostId, i64>,
     /// Hosts that have told something of their ranks.
     heard: BTreeSet<HostId>,
+    sampled: BTreeMap<HostId, Sampled>,
     /// The number of the next envelope that goes.
     next: Option<u64>,
 }
@@ -86,6 +89,15 @@ impl Held {
     fn is_stage(&self) -> bool {
         matches!(self.envelope.event, Event::StageEntered { .. })
     }
+}
+
+/// What a host's samples are known of.
+#[derive(Debug, Default)]
+struct Sampled {
+    /// When the first came that it has sent of now: nothing that it has noted since is wanted.
+    live: Option<Stamp>,
+    /// When the first of those was taken that it has noted before, and the newest, by its clock.
+    noted: Option<(Stamp, HostTime)>,
 }
 
 /// What a rank has told.
@@ -118,6 +130,7 @@ impl CatchUp {
             awaited,
             down: BTreeMap::new(),
             heard: BTreeSet::new(),
+            sampled: BTreeMap::new(),
             next: None,
         }
     }
@@ -138,6 +151,9 @@ impl CatchUp {
         if let (Origin::Host(host), Event::ClockSampled { sample }) = (&envelope.origin, &envelope.event) {
             self.clocks.entry(host.clone()).or_default().add(*sample);
         }
+        if let (Origin::Host(host), Event::HostSampled { .. }) = (&envelope.origin, &envelope.event) {
+            self.sampled.entry(host.clone()).or_default().live.get_or_insert(now);
+        }
         self.bytes += weight(&envelope);
         let is_first_word = self.reaches(&envelope);
         let is_past = self.hold(envelope);
@@ -151,6 +167,30 @@ impl CatchUp {
             return (self.rest(), true);
         }
         (if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }, false)
+    }
+
+    /// Takes in what a host has noted of itself, as it comes at `now`: the samples of the time in which the run was not followed, in
+    /// order. Those of the time that is known, and of that from its first sample here on, are there already.
+    pub(super) fn take_noted(
+        &mut self,
+        host: &HostId,
+        samples: Vec<(HostTime, Arc<HostSample>)>,
+        now: Stamp,
+    ) {
+        let (Some(clock), Some(seq)) = (self.clocks.get(host), self.next) else { return };
+        let of_host = self.sampled.entry(host.clone()).or_default();
+        let until = of_host.live.map_or(now, |live| live.min(now));
+        for (t, sample) in samples {
+            let is_new = of_host.noted.is_none_or(|(_, newest)| newest < t);
+            let at = clock.stamp(t).filter(|at| is_new && *at > self.floor && *at < until);
+            let Some(at) = at else { continue };
+            of_host.noted = Some((of_host.noted.map_or(at, |(first, _)| first), t));
+            let (origin, event) = (Origin::Host(host.clone()), Event::HostSampled { sample });
+            let envelope = Envelope { seq, at, origin, event };
+            self.bytes += weight(&envelope);
+            self.held.push(Held { happened: Some(at), envelope });
+            self.quiet_us = 0;
+        }
     }
 
     /// Whether hosts of the run are being reached, or have not answered yet.
@@ -329,9 +369,26 @@ impl CatchUp {
         }
     }
 
+    /// What a host has told of its GPUs stands before what it has noted of them.
+    fn place_facts(&mut self) {
+        let mut noted: BTreeMap<&HostId, Stamp> = BTreeMap::new();
+        for (host, sampled) in &self.sampled {
+            noted.extend(sampled.noted.map(|(first, _)| (host, first)));
+        }
+        for held in &mut self.held {
+            if let (Origin::Host(host), Event::HostDescribed { .. }) =
+                (&held.envelope.origin, &held.envelope.event)
+                && let Some(first) = noted.remove(host)
+            {
+                held.happened = Some(first.plus_micros(-1).min(held.envelope.at));
+            }
+        }
+    }
+
     /// Puts what waits in the order in which it happened.
     fn order(&mut self) {
         self.place_lines();
+        self.place_facts();
         // one stage follows the other, by whichever host it was heard of first
         let mut staged = self.staged;
         for held in self.held.iter_mut().filter(|held| held.is_stage()) {

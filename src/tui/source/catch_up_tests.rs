@@ -90,6 +90,13 @@ impl Client {
         self.of_rank(at, rank, Event::RankExited { exit });
     }
 
+    /// The host tells at second `at` what it has noted at these seconds.
+    fn noted(&mut self, at: i64, seconds: &[i64]) {
+        let Event::HostSampled { sample } = fixtures::blank_sample() else { panic!("another event") };
+        let samples = seconds.iter().map(|second| (by_host(*second), Arc::clone(&sample))).collect();
+        self.catch_up.take_noted(&HostId::from("gpu-a"), samples, second(at));
+    }
+
     /// When each line was recorded, in tenths of a second, and its text.
     fn lines(&self) -> Vec<(i64, &str)> {
         let tenth = |at: Stamp| at.micros_since(second(0)) / 100_000;
@@ -507,4 +514,42 @@ fn of_many_lines_the_older_half_goes_and_each_stream_stays_in_order() {
         assert!(lines.is_sorted());
     }
     assert_eq!(client.recorded.len() as u64, most + 1);
+}
+
+#[test]
+fn what_a_host_has_noted_lies_where_it_was_measured_and_once() {
+    let mut client = Client::new();
+    client.stage(100, RunStage::Training);
+    client.step(100, 0, 1, 5);
+    client.host(100, fixtures::blank_sample());
+    // of the time that is known, of that which was not followed, and of now
+    client.noted(100, &[2, 3, 4, 8, 100, 101]);
+    client.noted(100, &[4, 8, 12]);
+    client.host(101, Event::HostDescribed { info: Arc::new(fixtures::info(1)) });
+    client.line(102, 0);
+    client.line(103, 0);
+    assert!(client.is_present);
+    let told = client.recorded.iter().filter_map(|envelope| {
+        let what = match &envelope.event {
+            Event::HostDescribed { .. } => "facts",
+            Event::HostSampled { .. } => "sample",
+            Event::StepDone { .. } => "step",
+            _ => return None,
+        };
+        Some((envelope.at.micros_since(second(0)) / 1_000_000, what))
+    });
+    let told: Vec<(i64, &str)> = told.collect();
+    let expected = [(3, "facts"), (4, "sample"), (5, "step"), (8, "sample"), (12, "sample"), (100, "sample")];
+    assert_eq!(told, expected);
+    assert!(client.recorded.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1));
+}
+
+#[test]
+fn what_a_host_has_noted_is_of_no_use_without_its_clock() {
+    let mut client = Client::without_host();
+    client.noted(100, &[4, 8]);
+    client.line(102, 0);
+    client.noted(102, &[4, 8]);
+    client.reached(103);
+    assert!(client.catch_up.rest().iter().all(|one| !matches!(one.event, Event::HostSampled { .. })));
 }

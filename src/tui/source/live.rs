@@ -154,7 +154,10 @@ impl Live {
                 }
                 self.queue.push_back(Msg::Event(*envelope));
             }
-            Output::Compared(_) | Output::Traces(..) | Output::TracePiece(..) => {}
+            Output::Compared(_)
+            | Output::Traces(..)
+            | Output::TracePiece(..)
+            | Output::PastSamples { .. } => {}
             Output::Remark(text) => self.notice(Level::Info, text),
             Output::Reading(words, first) => {
                 if first {

@@ -304,6 +304,12 @@ impl Recorded {
 
     /// Records an output, and has it told.
     fn take(&mut self, output: Output) {
+        if let Output::PastSamples { run, host, at, samples } = output {
+            if let Some(behind) = self.behind.get_mut(&run) {
+                behind.take_noted(&host, samples, (at, clock::host_now()));
+            }
+            return;
+        }
         let Output::Event(mut envelope) = output else { return self.told.push_back(Told::Output(output)) };
         if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event)
             && !self.active.contains_key(run)

@@ -228,6 +228,7 @@ fn wait(
             }
             let told = player.look_ahead().map(|told| match told {
                 LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
+                LookedAhead::Phases(window) => Msg::PhaseWindow(window),
                 LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
                 LookedAhead::Line(at) => Msg::LineFound(at),
             });

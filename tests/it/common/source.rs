@@ -94,6 +94,18 @@ impl SourceFile {
         paths
     }
 
+    /// The paths that it names from where it stands, from the crate's root: `self::run::Failed`, and `run::start` where it
+    /// has `mod run;`.
+    pub(crate) fn local_paths(&self) -> Vec<Vec<String>> {
+        let mut paths = self.paths_from("self");
+        let parts = self.code.split(';').filter_map(|text| Some(text.rsplit_once("mod ")?.1));
+        for part in parts.filter(|name| name.chars().all(is_word)) {
+            let below = self.paths_from(part).into_iter();
+            paths.extend(below.map(|path| [&[part.to_owned()], &path[..]].concat()));
+        }
+        paths.into_iter().map(|path| [&self.module[..], &path[..]].concat()).collect()
+    }
+
     /// The paths that it names and that lie in one of `listed`, such as `std::fs`.
     pub(crate) fn foreign_paths(&self, listed: &[String]) -> Vec<String> {
         let mut found = Vec::new();

@@ -1,8 +1,8 @@
 //! For each check of the doctor: the test in which a host fails it, and the one in which a host passes it, by name. A check that is
-//! added without them is noticed here.
+//! added without them is noticed here, and so is a verdict whose words no test says.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hvtui::doctor::CHECKS;
 
@@ -89,6 +89,40 @@ const FIXTURES: [Fixture; 35] = [
     ),
 ];
 
+/// What the red and yellow verdicts of this source say was seen, where it stands there by itself: the longest piece of it between what
+/// is filled in.
+fn said(source: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for begin in ["Verdict::bad(", "Verdict::look("] {
+        for (at, _) in source.match_indices(begin) {
+            let rest = source[at + begin.len()..].trim_start();
+            let rest = rest.strip_prefix("format!(").unwrap_or(rest).trim_start();
+            let Some(literal) = rest.strip_prefix('"') else { continue };
+            let is_end = |(at, c): &(usize, char)| *c == '"' && !literal[..*at].ends_with('\\');
+            let end = literal.char_indices().find(is_end).map_or(literal.len(), |(at, _)| at);
+            let texts = literal[..end].split(['{', '}']).step_by(2);
+            let pieces = texts.flat_map(|text| text.split("\\\n")).map(str::trim);
+            found.extend(pieces.max_by_key(|piece| piece.len()));
+        }
+    }
+    found
+}
+
+/// Every file of Rust below a folder, but this one, with its text.
+fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            texts.extend(self::texts(&path));
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("doctor/fixtures.rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            texts.push((path, text));
+        }
+    }
+    texts
+}
+
 /// The text of a test, from its name to its end.
 fn body<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let begin = text.find(&format!("#[test]\nfn {name}() {{"))?;
@@ -113,4 +147,25 @@ fn each_check_has_a_test_that_fails_it_and_one_that_passes_it() {
     let told: Vec<&str> = FIXTURES.iter().map(|(check, ..)| *check).collect();
     let there: Vec<&str> = CHECKS.iter().map(|entry| entry.name).collect();
     assert_eq!(told, there, "a check has no line here, or stands in another order");
+}
+
+/// A test that gives a verdict says its words: in the check's own tests, or in those of hosts.
+#[test]
+fn the_words_of_each_verdict_stand_in_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut tests: String = texts(&root.join("tests/it")).into_iter().map(|(_, text)| text).collect();
+    let mut sources = Vec::new();
+    for (path, text) in texts(&root.join("src/doctor")) {
+        let name = path.file_name().unwrap().to_string_lossy();
+        let begin =
+            if name.ends_with("tests.rs") { 0 } else { text.find("#[cfg(test)]").unwrap_or(text.len()) };
+        tests.push_str(&text[begin..]);
+        sources.push((name.into_owned(), text[..begin].to_owned()));
+    }
+    let verdicts =
+        sources.iter().flat_map(|(name, source)| said(source).into_iter().map(move |words| (name, words)));
+    let verdicts: Vec<_> = verdicts.collect();
+    assert!(verdicts.len() > 80, "verdicts are not found: {verdicts:?}");
+    let unsaid: Vec<_> = verdicts.iter().filter(|(_, words)| !tests.contains(words)).collect();
+    assert!(unsaid.is_empty(), "no test says the words of these verdicts: {unsaid:#?}");
 }

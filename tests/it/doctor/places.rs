@@ -7,6 +7,8 @@ use super::{json, verdict};
 use crate::common::client::Client;
 use crate::common::cluster::{Cluster, skip};
 use crate::common::in_time::OutputInTime;
+use crate::common::stuck_file::StuckFile;
+use crate::local_runs::Person;
 
 #[test]
 fn a_path_below_the_guard_of_bashrc_is_told_with_its_line() {
@@ -181,8 +183,17 @@ fn a_name_of_another_host_that_leads_nowhere_or_elsewhere_is_told_with_its_line(
     };
     hosts("");
     cluster.on("n1", "mount --bind ~/hosts /etc/hosts");
+    // a name server at which nothing listens
+    cluster.on(
+        "n1",
+        "echo 'nameserver 127.0.0.1' > ~/resolv.conf && mount --bind ~/resolv.conf /etc/resolv.conf",
+    );
+    let out = "no address is found there for n2; the name server 127.0.0.1 gives no answer";
+    assert_eq!(look(), told("look", out));
+    // and none at all
+    cluster.on("n1", "> ~/resolv.conf");
     let (mark, seen, command) = look();
-    assert!(mark == "look" && seen.starts_with("no address is found there for n2"), "{seen}");
+    assert!(mark == "look" && seen == "no address is found there for n2", "{seen}");
     cluster.on("n1", &command.expect("a command"));
     assert_eq!(look(), good, "by what helps");
     hosts("127.0.1.1 n2\\n");
@@ -245,6 +256,24 @@ fn a_folder_for_temporary_files_that_is_absent_or_full_is_told_as_such() {
     let disk = verdict(&told, "disk", "n1");
     let seen = "/etc/passwd/li: not a directory";
     assert_eq!((&disk["mark"], &disk["evidence"]), (&"bad".into(), &seen.into()), "{told:#}");
+}
+
+#[test]
+fn a_file_server_that_is_gone_is_told_with_its_mount_and_holds_up_no_other_check() {
+    let person = Person::new(1);
+    let folder = person.home().join("data");
+    let Some(_stuck) = StuckFile::folder(&folder) else { return skip("no right to mount") };
+    let toml = person.home().join("hosts.toml");
+    let hosts = std::fs::read_to_string(&toml).unwrap();
+    std::fs::write(&toml, format!("{hosts}workdir = \"{}\"\n", folder.display())).unwrap();
+    let out = person.run(&["doctor", "--json", "--only", "disk,tmp"]);
+    let told: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    let disk = verdict(&told, "disk", "here");
+    let seen = format!("{0}: no answer in 2.5 s: {0} is fuse of stuck", folder.display());
+    assert_eq!((&disk["mark"], &disk["evidence"]), (&"bad".into(), &seen.into()), "{told:#}");
+    let remedy = disk["remedy"].as_str().unwrap();
+    assert!(remedy.contains(&format!("umount -f -l {}", folder.display())), "{remedy}");
+    assert_ne!(verdict(&told, "tmp", "here")["mark"], "unknown", "{told:#}");
 }
 
 #[test]

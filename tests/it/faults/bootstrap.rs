@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
+use super::relay::Relay;
 use super::rig::{Rig, until};
 use crate::bootstrap::{SWAPS, swap};
 use crate::common::processes::end_of;
@@ -110,7 +111,16 @@ pub(crate) fn swapped(notes: &mut Notes) -> Option<()> {
 pub(crate) fn two_install(notes: &mut Notes) -> Option<()> {
     let rig = Rig::bare(2)?;
     let people = [rig.person(), rig.person()];
+    // neither finds a binary there: both have come to each host before anything goes there
+    let each = |change: fn(&Relay)| {
+        for host in rig.hosts() {
+            change(rig.relay(&host));
+        }
+    };
+    each(Relay::stall);
     let mut jobs: Vec<_> = people.iter().map(|person| rig.start(person, 1, &["--lines", "100"])).collect();
+    until("both at each host", || rig.hosts().iter().all(|host| rig.relay(host).connects() >= 2));
+    each(Relay::clear);
     for job in &mut jobs {
         let code = job.wait();
         exits_agree(job, code, 0, &[Ends::Exit(0); 2]);

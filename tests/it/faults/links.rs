@@ -5,6 +5,7 @@ use std::time::Duration;
 use hvtui::clock::now;
 use hvtui::domain::host::LinkState;
 use hvtui::domain::time::Stamp;
+use hvtui::domain::world::World;
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
@@ -105,7 +106,7 @@ pub(crate) fn reset(notes: &mut Notes) -> Option<()> {
 pub(crate) fn flapping(notes: &mut Notes) -> Option<()> {
     with_a_run_seen(notes, |rig, job, screen, notes| {
         let relay = rig.relay("n1");
-        let before = relay.connects();
+        let (since, before) = (now(), relay.connects());
         let mut most = 0;
         for _ in 0..30 {
             relay.set(|weather| weather.refuse = true);
@@ -118,11 +119,16 @@ pub(crate) fn flapping(notes: &mut Notes) -> Option<()> {
         }
         // of two clients: the run's and the screen's
         let connects = relay.connects() - before;
-        notes.count("connects of two clients in 60 s", u64::from(connects), 60);
-        assert!(connects <= 60, "the backoff grows: {connects} connects in 60 s");
+        notes.count("connects of two clients in 60 s", u64::from(connects), 30);
+        assert!(connects <= 30, "the backoff grows: {connects} connects in 60 s");
+        let pauses = pauses(job, "n1", since);
+        let longest = pauses.iter().copied().fold(0.0, f64::max);
+        notes.took("longest pause between two tries", longest, 30.0);
+        assert!(longest <= 30.5 && !pauses.is_empty(), "the backoff is capped: {pauses:?}");
         assert!(most <= 2, "one badge, with the rest of its text, and no notice beside it: {most} lines");
         let told = job.said().lines().filter(|line| !line.starts_with('[') && line.contains("n1")).count();
         notes.count("lines of the client about n1", told as u64, 60);
+        assert!(told <= 60, "at most one line for each change of the link: {told} lines");
         // the longest pause between two tries is half a minute
         let healed = now();
         notes.took("back after heal", up_again(job, "n1", healed), 31.0);
@@ -131,6 +137,17 @@ pub(crate) fn flapping(notes: &mut Notes) -> Option<()> {
         let ended = other.run(&["run", "-H", "n1:1", "--", "true"]);
         assert_eq!(ended.code, 0, "nobody is locked out: {ended:#?}");
     })
+}
+
+/// How long after each loss of the link to a host since then the next try was to come, seconds.
+fn pauses(job: &Job<'_>, host: &str, since: Stamp) -> Vec<f64> {
+    let pause = |(at, state): &(Stamp, LinkState)| match state {
+        LinkState::Down { retry_at: Some(next), .. } if *at >= since => {
+            Some(next.micros_since(*at) as f64 / 1e6)
+        }
+        _ => None,
+    };
+    job.links(host).iter().filter_map(pause).collect()
 }
 
 /// Waits until a link that may be up at `since` is up; the seconds until then.
@@ -197,10 +214,23 @@ pub(crate) fn narrow(notes: &mut Notes) -> Option<()> {
     job.hear(20);
     rig.change("rate", "n1 64");
     lasts(Duration::from_secs(15));
-    notes.took("age of telemetry", telemetry_age(&job, "n1"), 5.0);
+    let age = telemetry_age(&job, "n1");
+    notes.took("age of telemetry", age, 5.0);
+    assert!(age < 9.0, "telemetry comes beside the lines: none for {age} of 10 s");
+    until("the lines' lag to be known", || is_behind(&job));
     rig.change("heal", "n1");
     all_is_well(job, notes);
     Some(())
+}
+
+/// Whether the screens say of the run that its lines are behind, by what the client has recorded.
+fn is_behind(job: &Job<'_>) -> bool {
+    let (mut world, events) = (World::default(), job.events());
+    for envelope in &events {
+        world.apply(envelope);
+    }
+    let newest = events.iter().map(|envelope| envelope.at).max().unwrap_or_default();
+    world.runs.values().any(|run| run.behind_us(&world.hosts, newest).is_some())
 }
 
 /// The longest time without a sample of the host, over the last ten seconds.

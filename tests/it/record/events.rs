@@ -247,6 +247,7 @@ fn lease() -> impl Strategy<Value = Lease> {
         .prop_map(|(gpu, user, own, number, since)| Lease {
             gpu: GpuUuid::from(gpu),
             name: user.clone(),
+            command: user.clone(),
             user,
             own,
             pid: number,

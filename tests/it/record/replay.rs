@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,6 +15,7 @@ use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::log_text::level::Level;
 use hvtui::domain::log_text::search::Pattern;
+use hvtui::domain::phase_window::PhaseWindow;
 use hvtui::domain::playback::LineSearch;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{LoggedLine, RunState, World};
@@ -22,6 +24,7 @@ use proptest::prelude::*;
 
 use super::events::{START, any_envelopes, run, run_id};
 use super::write;
+use crate::common::in_time::OutputInTime;
 use crate::common::processes::until;
 
 /// The world at a playhead, folded from the start.
@@ -321,6 +324,25 @@ fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&vec![0; 1 << 16], 1 << 16).unwrap();
     assert_eq!(moments(&mut player), (read, None));
+}
+
+#[test]
+fn the_second_report_of_a_long_recording_says_what_the_first_one_did() {
+    let (_folder, path, _) = long_one();
+    let states = path.with_file_name("run.mcap.states");
+    let report = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(["report", "--json"]).arg(&path).stdin(Stdio::null());
+        let output = command.env_clear().env("HOME", path.parent().unwrap()).output_in_time().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
+        output.stdout
+    };
+    let first = report();
+    let kept = fs::read(&states).unwrap();
+    assert!(report() == first);
+    assert!(fs::read(&states).unwrap() == kept, "the second one has nothing to add");
+    fs::write(&states, flipped(&kept)).unwrap();
+    assert!(report() == first, "what is not as it was written is not believed");
 }
 
 #[test]
@@ -735,7 +757,7 @@ fn looked_ahead(player: &mut Player) -> (Option<Vec<Arc<LoggedLine>>>, Option<Ar
                 told.0 = Some(lines);
             }
             Some(LookedAhead::Timeline(ahead)) => told.1 = Some(ahead),
-            Some(LookedAhead::Line(_)) | None => {}
+            Some(LookedAhead::Phases(_) | LookedAhead::Line(_)) | None => {}
         }
         calls += 1;
         assert!(calls < 10_000, "it comes to an end");
@@ -959,6 +981,63 @@ fn a_window_in_which_too_much_lies_is_not_read_ahead() {
     player.show_window(40_000_000);
     let told = looked_ahead(&mut player).1.unwrap();
     assert!(told.until >= start.plus_micros(30_000_000) && told.after == player.state().playhead);
+}
+
+/// Where the time went in the window of the timeline, where that is read.
+fn phases_read(player: &mut Player) -> Option<Arc<PhaseWindow>> {
+    let mut told = None;
+    while player.looks_ahead() {
+        if let Some(LookedAhead::Phases(window)) = player.look_ahead() {
+            assert!(told.is_none(), "once");
+            told = Some(window);
+        }
+    }
+    told
+}
+
+#[test]
+fn where_steps_are_no_longer_held_it_is_read_where_the_time_of_the_window_went() {
+    let envelopes = run(4, 1_200);
+    let (_folder, mut player) = player(&envelopes);
+    let playhead = player.state().start.plus_micros(600_000_000);
+    player.show_window(300_000_000);
+    player.seek(playhead);
+    assert!(!player.looks_ahead(), "before it is there");
+    way(&mut Screen::default(), &mut player);
+    let told = phases_read(&mut player).expect("five minutes");
+    let (from, to) = player.state().window(300_000_000);
+    let part = told.part();
+    assert!(part.covers(from, to) && part.width_us < 1_500_000, "{part:?}");
+    // all steps that lie in it, and no others
+    for rank in (0..4).map(Rank) {
+        let mut wanted = [0; 7];
+        for envelope in &envelopes {
+            if let Event::StepDone { timing } = &envelope.event
+                && envelope.origin == Origin::Rank(run_id(), rank)
+                && (part.from..=part.until).contains(&envelope.at)
+            {
+                wanted.iter_mut().zip(timing.phase_totals()).for_each(|(sum, us)| *sum += us);
+            }
+        }
+        let times = [(part.from, part.until.plus_micros(part.width_us))];
+        let all = told.phases_in_each(rank.into(), times.into_iter()).next().flatten();
+        assert_eq!(all.map(|point| point.phases.map(u64::from)), Some(wanted), "{rank:?}");
+        assert!(wanted[0] > 0);
+    }
+    assert_eq!(phases_read(&mut player), None, "once");
+    // a move within what was read needs no more, nor does a window that the steps in memory fill
+    player.seek(playhead.plus_micros(20_000_000));
+    Screen::default().advance(&mut player, Stamp(0));
+    assert_eq!(phases_read(&mut player), None);
+    player.show_window(10_000_000);
+    assert_eq!(phases_read(&mut player), None);
+    // another part is another one
+    player.show_window(300_000_000);
+    player.seek(playhead.plus_micros(200_000_000));
+    Screen::default().advance(&mut player, Stamp(0));
+    let told = phases_read(&mut player).expect("another part");
+    let (from, to) = player.state().window(300_000_000);
+    assert!(told.part().covers(from, to));
 }
 
 #[test]

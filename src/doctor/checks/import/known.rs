@@ -1,14 +1,13 @@
 //! Imports that have succeeded here, so that not each launch waits for one: kept in the state folder, and believed while the Python,
 //! the package, its neighbours, the driver and the variables that lead to libraries are what they were, and for a day at most.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::cards::Card;
+use super::tries::Imported;
 use crate::clock;
 use crate::domain::time::Stamp;
 use crate::sha256;
@@ -29,7 +28,7 @@ const TRIES: u32 = 2;
 struct Success {
     at: Stamp,
     #[serde(flatten)]
-    told: Remembered,
+    told: Imported,
     /// The files of the module, of those that came with it and of NCCL, and how they and the folders of their neighbours were.
     files: Vec<PathBuf>,
     was: Vec<State>,
@@ -37,20 +36,6 @@ struct Success {
 
 /// When a file or folder changed, and how long it is; `None` of one that is not there.
 type State = Option<(i64, i64, u64)>;
-
-/// What an import that succeeded has told.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Remembered {
-    pub(super) version: Option<String>,
-    /// Those of Python and of all that was imported on the way.
-    #[serde(default)]
-    pub(super) versions: BTreeMap<String, String>,
-    /// For what it was built, and the GPUs there, some of which it may have no code for.
-    #[serde(default)]
-    pub(super) arches: Vec<String>,
-    #[serde(default)]
-    pub(super) gpus: Vec<Card>,
-}
 
 /// Where one import is remembered.
 #[derive(Debug)]
@@ -68,7 +53,7 @@ impl Known {
     }
 
     /// What it told, where it succeeded and nothing of it has changed.
-    pub(super) fn succeeded(&self) -> Option<Remembered> {
+    pub(super) fn succeeded(&self) -> Option<Imported> {
         let success: Success = serde_json::from_slice(&fs::read(&self.0).ok()?).ok()?;
         let age = clock::now().micros_since(success.at);
         let is_same = success.was == states(&success.files);
@@ -104,7 +89,7 @@ impl Known {
     }
 
     /// Remembers it, by the module's own file and those of what came with it. Where that fails, it is tried again the next time.
-    pub(super) fn keep(&self, file: Option<PathBuf>, more: Vec<PathBuf>, told: Remembered) {
+    pub(super) fn keep(&self, file: Option<PathBuf>, more: Vec<PathBuf>, told: Imported) {
         let _ = fs::remove_file(self.late());
         let (Some(file), Some(folder)) = (file, self.0.parent()) else { return };
         let files: Vec<PathBuf> = [file].into_iter().chain(more).collect();
@@ -142,6 +127,8 @@ fn state_of(path: &Path) -> State {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -161,7 +148,7 @@ mod tests {
         assert_eq!(of("").succeeded(), None);
         let nested = folder.path().join("site-packages/horovod/torch/__init__.py");
         assert_eq!(places(&nested).last(), Some(folder.path().join("site-packages")));
-        let told = || Remembered {
+        let told = || Imported {
             version: Some("2.4.0".to_owned()),
             versions: BTreeMap::from([("Python".to_owned(), "3.11.2".to_owned())]),
             arches: vec!["sm_90".to_owned()],
@@ -205,7 +192,7 @@ mod tests {
         let yesterday = (clock::now().plus_micros(-AGE_US), 9);
         fs::write(other.late(), serde_json::to_vec(&yesterday).unwrap()).unwrap();
         assert!(!other.is_given_up(), "a day is over");
-        torch.keep(None, Vec::new(), Remembered::default());
+        torch.keep(None, Vec::new(), Imported::default());
         assert!(!torch.is_given_up());
     }
 }

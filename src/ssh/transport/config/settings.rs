@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::evaluate::{Found, Note, Question, Value};
 use super::keys;
 use super::tokens::Tokens;
+use crate::domain::question::HostKeyPolicy;
 use crate::domain::text::sanitize;
 use crate::ssh::transport::algorithms::{self, Algorithms};
-use crate::ssh::transport::route::{Family, HostKeyPolicy};
+use crate::ssh::transport::target::Family;
 use crate::ssh::trust::Allowed;
 
 /// Where the keys of an ssh-agent are looked for.

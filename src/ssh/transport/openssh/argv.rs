@@ -4,9 +4,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::ssh::transport::route::{Family, OpenSsh, Route, TransportKind};
-use crate::ssh::transport::session::{KEEPALIVE, KEEPALIVE_MISSED};
-use crate::ssh::transport::target::Target;
+use crate::ssh::transport::connection::{KEEPALIVE, KEEPALIVE_MISSED};
+use crate::ssh::transport::target::{Family, OpenSsh, Route, Target, TransportKind};
 
 /// What of the options below older versions don't know.
 const IGNORED: [&str; 4] = ["SessionType", "StdinNull", "ForkAfterAuthentication", "KnownHostsCommand"];

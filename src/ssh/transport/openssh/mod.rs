@@ -16,10 +16,9 @@ use crate::ssh::transport::error::{ErrorKind, SshError};
 use crate::ssh::transport::host_key_policy::accept_unknown;
 use crate::ssh::transport::known;
 use crate::ssh::transport::limiter;
-use crate::ssh::transport::route::OpenSsh;
 use crate::ssh::transport::session::scan;
 use crate::ssh::transport::streams::{AgentReader, AgentWriter};
-use crate::ssh::transport::target::Target;
+use crate::ssh::transport::target::{OpenSsh, Target};
 use crate::ssh::trust::{HostKey, HostName, ShownKey, TrustError};
 
 pub(super) use argv::through;

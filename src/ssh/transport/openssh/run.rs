@@ -16,9 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::ssh::transport::error::SshError;
 use crate::ssh::transport::group::Group;
 use crate::ssh::transport::report::{BANNER_BYTES, NOISE_BYTES, STDERR_BYTES, Text};
-use crate::ssh::transport::route::OpenSsh;
 use crate::ssh::transport::streams::{AgentReader, AgentWriter, Feed, Keep, LinkEnd, streams};
-use crate::ssh::transport::target::Target;
+use crate::ssh::transport::target::{OpenSsh, Target};
 
 /// The most that is read from a pipe at a time.
 const PIECE: usize = 32 * 1024;

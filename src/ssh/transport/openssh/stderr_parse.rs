@@ -2,7 +2,7 @@
 
 use crate::ssh::transport::error::{ErrorKind, SshError};
 use crate::ssh::transport::report;
-use crate::ssh::transport::target::Target;
+use crate::ssh::transport::target::{Route, Target};
 
 /// Why a server hangs up that accepts no credential.
 const REFUSALS: [&str; 2] = ["Too many authentication failures", "No more authentication methods"];
@@ -53,7 +53,7 @@ pub(super) fn failure(target: &Target, text: &str) -> SshError {
             said: report::quote(&text.replace('\n', " | ")),
         };
     }
-    if has("Connection refused") && target.route == crate::ssh::transport::route::Route::Direct {
+    if has("Connection refused") && target.route == Route::Direct {
         return SshError::Refused { host, at };
     }
     let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix("ssh: ").unwrap_or(line)).collect();

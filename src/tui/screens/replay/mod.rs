@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::domain::ahead::TimelineAhead;
 use crate::domain::ids::RunId;
+use crate::domain::phase_window::PhaseWindow;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
 use crate::domain::world::{LoggedLine, RunState};
@@ -90,6 +91,8 @@ pub struct ReplayUi {
     pub ahead: Option<(Stamp, Vec<Arc<LoggedLine>>)>,
     /// Steps and samples after the playhead, or after where it was.
     pub timeline_ahead: Option<Arc<TimelineAhead>>,
+    /// Where the time went in the window of the timeline, or in one before.
+    pub phase_window: Option<Arc<PhaseWindow>>,
     /// Whether its timeline was fitted to the whole run, or is to show some steps at the moment to which it is opened.
     pub is_fitted: bool,
     /// The length of the timeline that the player was told.

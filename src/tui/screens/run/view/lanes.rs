@@ -12,6 +12,7 @@ use crate::domain::history::RunHistory;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::PastSample;
+use crate::domain::phase_window::PhaseWindow;
 use crate::domain::text::sanitize;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::{Phase, StepTiming};
@@ -28,6 +29,7 @@ use crate::tui::screens::run::marks::shown as shown_marks;
 use crate::tui::screens::run::view::communication;
 use crate::tui::screens::run::view::counters::Counters;
 use crate::tui::screens::run::view::ruler;
+use crate::tui::screens::run::view::shares::{self, Totals};
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
 use crate::tui::screens::run::{away_words, unattended, whole};
@@ -75,6 +77,7 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
             canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
             let of = phases_of(ahead, one, host, part);
             strip::draw(canvas, x, y, w, &of.phases, |column| away(column) || of.unknown.contains(&column));
+            shares::draw(canvas, (x, y), &of.shares);
             stalls(canvas, (x, y), &of.stalls);
         }
         y += 1;
@@ -318,20 +321,36 @@ pub(super) struct Ahead<'a> {
     pub(super) until: Stamp,
     /// From when to when that tells nothing, though something is recorded.
     unread: Option<(Stamp, Stamp)>,
+    /// What a replay has read of a part of it.
+    near: Option<&'a PhaseWindow>,
+    /// When no client followed the run: what is known of that time was told later.
+    unattended: &'a [(Stamp, Stamp)],
 }
 
 impl<'a> Ahead<'a> {
     fn of(frame: &Frame<'a>) -> Self {
         let (model, history, (_, end)) = (frame.model, frame.history, frame.timeline);
         let Mode::Replay(state) = &model.mode else {
-            return Self { after: None, moment: end, history, until: end, unread: None };
+            let (until, unattended) = (end, unattended(model, frame.run));
+            return Self { after: None, moment: end, history, until, unread: None, near: None, unattended };
         };
         let after = model.ui.replay.timeline_ahead.as_deref();
         let after = after.filter(|after| after.until > state.playhead);
         let known_until = whole::known_until(model, frame.run);
         let unread = known_until.map(|until| (until, state.end));
         let until = known_until.unwrap_or(state.end);
-        Self { after, moment: state.playhead, history, until, unread }
+        let (near, moment) = (model.ui.replay.phase_window.as_deref(), state.playhead);
+        Self { after, moment, history, until, unread, near, unattended: &state.unattended }
+    }
+
+    /// What tells of one that trains in points of about a column's length, where it does.
+    fn near(&self, one: Trainer<'_>) -> Option<&'a PhaseWindow> {
+        self.near.filter(|near| near.has(one.id()))
+    }
+
+    /// Whether that tells of this time.
+    fn is_near(&self, (from, to): (Stamp, Stamp)) -> bool {
+        self.near.is_some_and(|near| near.part().covers(from, to)) && !is_away(self.unattended, from, to)
     }
 
     /// The collectives of NCCL that one has told, as far as is read ahead.
@@ -374,7 +393,10 @@ pub(super) fn placed<'a>(
 /// What the lane of a rank shows.
 #[derive(Debug, Default)]
 struct OfRank {
+    /// Steps that are long enough to be seen.
     phases: Vec<Segment>,
+    /// Of each column what the phases took where single steps can't be seen.
+    shares: Vec<Totals>,
     /// Columns of which nothing is held.
     unknown: BTreeSet<u16>,
     /// Columns in which it took far longer than it does, where single steps can't be seen.
@@ -382,8 +404,7 @@ struct OfRank {
 }
 
 /// What a lane shows: each phase where it was. Where steps are shorter than a column, and in columns of which the steps are not
-/// held, the two phases that took the most. A cell of a terminal has two colours, so that of the others nothing can be shown.
-/// Beside them the columns of which nothing is held, and those of stalls.
+/// held, the share of each. Beside them the columns of which nothing is held, and those of stalls.
 fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part: Part) -> OfRank {
     let (steps, w) = (&one.state.steps, part.w);
     // the others are over before it begins
@@ -400,8 +421,8 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
     let short_own = short.iter().map(|(_, to, step)| (ends_in(*to), step.own_us()));
     let mut stalls: BTreeSet<u16> =
         short_own.filter(|(at, own)| is_stall(*at, *own)).map(|(at, _)| at).collect();
-    let mut out = shares(&short, w);
-    out.extend(phases(&long, part.window));
+    let mut shares = totals(&short, w);
+    leave_to(&long, &mut shares);
     let share = |at: Stamp| at.micros_since(part.start) as f64 / part.window as f64;
     // from the first step that is still held on, and as far as was read ahead, a column without a step has none
     let is_cut = one.state.step_count > steps.len() as u64;
@@ -418,16 +439,24 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
         known.iter().flatten().any(|(from, to)| left < *to && right > *from)
     };
     let others: Vec<u16> = (0..w).filter(|column| !is_known(*column)).collect();
-    let times = others.iter().map(|column| (part.moment(*column), part.moment(*column + 1)));
-    let mut told = ahead.history.phases_in_each(one.key, times);
+    let times = |column: &u16| (part.moment(*column), part.moment(*column + 1));
+    let near = ahead.near(one);
+    let is_near = |column: &u16| near.is_some() && ahead.is_near(times(column));
+    let (closely, coarsely): (Vec<u16>, Vec<u16>) = others.iter().copied().partition(is_near);
+    let mut told = ahead.history.phases_in_each(one.key, coarsely.iter().map(times));
+    let mut told_closely = near.map(|near| near.phases_in_each(one.id(), closely.iter().map(times)));
     let mut unknown = BTreeSet::new();
-    for column in others.iter().copied() {
-        let from = part.moment(column);
-        match told.next().flatten() {
+    for column in others {
+        let (from, is_near) = (part.moment(column), is_near(&column));
+        let point = if is_near { told_closely.as_mut().and_then(Iterator::next) } else { told.next() };
+        match point.flatten() {
             Some(point) => {
-                out.extend(main_two(point.phases.map(u64::from), column, w));
+                if point.phases != [0; Phase::COUNT] {
+                    shares[usize::from(column)] = point.phases.map(u64::from);
+                }
                 stalls.extend(is_stall(column, point.longest_own_us).then_some(column));
             }
+            None if is_near => {}
             None if ahead.unread.is_some_and(|(read, end)| read <= from && from < end) => {
                 unknown.insert(column);
             }
@@ -438,7 +467,7 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
             None => {}
         }
     }
-    OfRank { phases: out, unknown, stalls }
+    OfRank { phases: phases(&long, part.window), shares, unknown, stalls }
 }
 
 /// Each phase where it was.
@@ -452,8 +481,8 @@ fn phases(held: &[Placed<'_>], window: i64) -> Vec<Segment> {
     each.filter(|one| one.to > 0.0 && one.from < 1.0).collect()
 }
 
-/// Of each column the two phases that took the most of the steps that ended there: whole steps, so that even ones look even.
-fn shares(held: &[Placed<'_>], w: u16) -> Vec<Segment> {
+/// What the phases took of the steps that ended in each column: whole steps, so that even ones look even.
+fn totals(held: &[Placed<'_>], w: u16) -> Vec<Totals> {
     let mut columns = vec![[0; Phase::COUNT]; usize::from(w)];
     for (from, to, step) in held.iter().filter(|_| w > 0) {
         let column = |at: f64| (at * f64::from(w)).clamp(0.0, f64::from(w - 1)) as usize;
@@ -465,30 +494,16 @@ fn shares(held: &[Placed<'_>], w: u16) -> Vec<Segment> {
             columns[column(*from)] = totals;
         }
     }
-    (0..w).zip(columns).flat_map(|(column, all)| main_two(all, column, w)).collect()
+    columns
 }
 
-/// The two phases that took the most of a column, side by side, in the order in which they come in a step.
-fn main_two(all: [u64; Phase::COUNT], column: u16, w: u16) -> impl Iterator<Item = Segment> {
-    let mut two: [Option<(Phase, u64)>; 2] = [None; 2];
-    for (phase, us) in Phase::ALL.into_iter().zip(all).filter(|(_, us)| *us > 0) {
-        // of as much the one that comes first
-        let is_more = |than: Option<(Phase, u64)>| than.is_none_or(|(_, most)| us > most);
-        if is_more(two[0]) {
-            two = [Some((phase, us)), two[0]];
-        } else if is_more(two[1]) {
-            two[1] = Some((phase, us));
-        }
+/// Columns whose middle lies in a step that can be seen show that step.
+fn leave_to(long: &[Placed<'_>], columns: &mut [Totals]) {
+    let count = columns.len();
+    for (from, to, _) in long {
+        let first_behind = |at: f64| (at * count as f64 - 0.5).ceil().clamp(0.0, count as f64) as usize;
+        columns[first_behind(*from)..first_behind(*to)].fill([0; Phase::COUNT]);
     }
-    two.sort_unstable_by_key(|one| one.map(|(phase, _)| phase.index()));
-    let both: u64 = two.iter().flatten().map(|(_, us)| us).sum();
-    let mut from = f64::from(column);
-    two.into_iter().flatten().map(move |(phase, us)| {
-        let to = from + us as f64 / both as f64;
-        let segment = Segment { phase, from: from / f64::from(w), to: to / f64::from(w) };
-        from = to;
-        segment
-    })
 }
 
 /// Whether no client followed the run in any part of what lies between two moments.
@@ -501,50 +516,41 @@ mod tests {
     use super::*;
     use crate::domain::timing::PhaseSpan;
 
-    #[test]
-    fn of_a_column_the_two_that_took_the_most_stand_in_the_order_of_a_step() {
-        let two = |all: [u64; Phase::COUNT]| {
-            let place = |at: f64| (at * 400.0).round() as i64;
-            let each = main_two(all, 2, 4).map(|one| (one.phase, place(one.from), place(one.to)));
-            each.collect::<Vec<_>>()
-        };
-        let (data, forward, backward) = (Phase::Data, Phase::Forward, Phase::Backward);
-        assert_eq!(two([10, 30, 0, 0, 5, 0, 0]), [(data, 200, 225), (forward, 225, 300)]);
-        assert_eq!(two([30, 10, 10, 0, 10, 0, 10]), [(data, 200, 275), (forward, 275, 300)], "the first one");
-        assert_eq!(two([5, 10, 30, 0, 0, 0, 5]), [(forward, 200, 225), (backward, 225, 300)]);
-        assert_eq!(two([0, 0, 7, 0, 0, 0, 0]), [(backward, 200, 300)]);
-        assert_eq!(two([0; Phase::COUNT]), []);
-    }
-
-    #[test]
-    fn where_steps_are_short_a_column_shows_what_took_the_most() {
-        let step = |spans: &[(Phase, u32)]| StepTiming {
+    fn step(spans: &[(Phase, u32)]) -> StepTiming {
+        let span = |(phase, dur_us): &(Phase, u32)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us };
+        StepTiming {
             step: 1,
             start: HostTime(0),
             dur_us: 100,
             loss: None,
             samples: 0,
-            spans: spans
-                .iter()
-                .map(|(phase, dur_us)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us })
-                .collect(),
+            spans: spans.iter().map(span).collect(),
             hidden_us: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn where_steps_are_short_a_column_has_all_phases_of_those_that_end_there() {
         let usual = step(&[(Phase::Data, 10), (Phase::Forward, 30), (Phase::Backward, 60)]);
         let late = step(&[(Phase::Forward, 30), (Phase::Wait, 90)]);
         let held = [(0.3, 0.55, &usual), (0.55, 0.74, &usual), (0.76, 0.97, &late)];
-        let told = shares(&held, 4);
-        let told = told.iter().map(|one| (one.phase, (one.from * 400.0).round(), (one.to * 400.0).round()));
-        assert_eq!(
-            told.collect::<Vec<_>>(),
-            [
-                (Phase::Forward, 100.0, 133.0),
-                (Phase::Backward, 133.0, 200.0),
-                (Phase::Forward, 200.0, 233.0),
-                (Phase::Backward, 233.0, 300.0),
-                (Phase::Forward, 300.0, 325.0),
-                (Phase::Wait, 325.0, 400.0)
-            ]
-        );
+        let both = [20, 60, 120, 0, 0, 0, 0];
+        let like_it = [10, 30, 60, 0, 0, 0, 0];
+        assert_eq!(totals(&held, 4), [[0; Phase::COUNT], like_it, both, [0, 30, 0, 90, 0, 0, 0]]);
+        assert_eq!(totals(&held, 0), [[0; Phase::COUNT]; 0]);
+    }
+
+    #[test]
+    fn a_step_that_can_be_seen_stands_where_short_ones_have_less_than_half_of_a_column() {
+        let usual = step(&[(Phase::Forward, 30)]);
+        let left = |from, to| {
+            let mut columns = vec![[7; Phase::COUNT]; 4];
+            leave_to(&[(from, to, &usual)], &mut columns);
+            columns.iter().map(|column| column[0] > 0).collect::<Vec<_>>()
+        };
+        assert_eq!(left(0.2, 0.6), [true, false, true, true]);
+        assert_eq!(left(0.1, 0.65), [false, false, false, true]);
+        assert_eq!(left(-1.0, 0.1), [true; 4]);
+        assert_eq!(left(-1.0, 2.0), [false; 4]);
     }
 }

@@ -12,6 +12,7 @@ mod logs;
 mod rank_cells;
 mod ranks;
 mod ruler;
+mod shares;
 pub(in crate::tui::screens) mod strip;
 pub(in crate::tui::screens) mod title;
 mod whole;

@@ -1,0 +1,164 @@
+//! Where the time of all that train went in a part of a run, in shorter points than its history has: a timeline that shows that part
+//! has about a point or two a column. Of a whole run with hundreds of ranks they would take too much, so they are read for the part
+//! that is shown.
+
+use std::collections::BTreeMap;
+
+use super::event::{Envelope, Event, Origin};
+use super::history::PhasePoint;
+use super::series::{Merge, Series};
+use super::time::Stamp;
+use super::trainer_keys::TrainerId;
+use super::world::{RankState, RunState};
+
+/// How many points all that train have together, and those of one at least and at most.
+const POINTS: usize = 3 << 16;
+const LEAST_POINTS: usize = 128;
+const MOST_POINTS: usize = 512;
+/// No point lasts shorter, microseconds.
+const LEAST_US: i64 = 50_000;
+
+/// A part of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhasePart {
+    /// From when.
+    pub from: Stamp,
+    /// Until when.
+    pub until: Stamp,
+    /// How long a point of it lasts, microseconds.
+    pub width_us: i64,
+}
+
+impl PhasePart {
+    /// The part between two moments of a run in which so many train; `None` where that are too many for points that are worth it.
+    pub fn new(from: Stamp, until: Stamp, trainers: usize) -> Option<Self> {
+        let points = (POINTS / trainers.max(1)).min(MOST_POINTS);
+        let width_us = until.micros_since(from).max(0) / points.max(1) as i64 + 1;
+        (points >= LEAST_POINTS).then(|| Self { from, until, width_us: width_us.max(LEAST_US) })
+    }
+
+    /// Whether it has all of the time between two moments.
+    pub fn covers(&self, from: Stamp, to: Stamp) -> bool {
+        self.from <= from && to <= self.until
+    }
+
+    fn points(&self) -> usize {
+        usize::try_from(self.until.micros_since(self.from) / self.width_us + 1).unwrap_or(0)
+    }
+}
+
+/// Where the time went there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PhaseWindow {
+    part: PhasePart,
+    phases: BTreeMap<TrainerId, Series<PhasePoint>>,
+}
+
+impl PhaseWindow {
+    /// Of a part of which nothing is known yet.
+    pub fn new(part: PhasePart) -> Self {
+        Self { part, phases: BTreeMap::new() }
+    }
+
+    /// The part.
+    pub fn part(&self) -> PhasePart {
+        self.part
+    }
+
+    /// Takes a step in that was told then.
+    pub fn take(&mut self, envelope: &Envelope) {
+        let Event::StepDone { timing } = &envelope.event else { return };
+        let id = match &envelope.origin {
+            Origin::Rank(_, rank) => TrainerId::from(*rank),
+            Origin::Worker(_, rank, worker) => TrainerId::new(*rank, Some(*worker)),
+            Origin::Host(_) | Origin::Run(_) => return,
+        };
+        let PhasePart { from, until, width_us } = self.part;
+        if !(from..=until).contains(&envelope.at) {
+            return;
+        }
+        let most = self.part.points();
+        // there may be more than are known when it is begun
+        if self.phases.len() * most > 2 * POINTS && !self.phases.contains_key(&id) {
+            return;
+        }
+        let series = self.phases.entry(id).or_insert_with(|| Series::of_width(from, width_us, most));
+        series.at(envelope.at).merge(&PhasePoint::of(timing, timing.phase_totals()));
+    }
+
+    /// Whether something is known of one that trains.
+    pub fn has(&self, id: TrainerId) -> bool {
+        self.phases.contains_key(&id)
+    }
+
+    /// Where the time of one that trains went in each of these times, which come in rising order; nothing of one that is not known.
+    pub fn phases_in_each(
+        &self,
+        id: TrainerId,
+        times: impl Iterator<Item = (Stamp, Stamp)>,
+    ) -> impl Iterator<Item = Option<PhasePoint>> {
+        let phases = self.phases.get(&id);
+        let told = phases.map(|phases| phases.each_between(times, |point| i64::from(point.longest_us)));
+        told.into_iter().flatten()
+    }
+}
+
+impl RunState {
+    /// Since when all steps of all that train are in memory; `None` where no older one was told.
+    pub fn steps_held_since(&self) -> Option<Stamp> {
+        let is_cut = |state: &RankState| state.step_count > state.steps.len() as u64;
+        let cut = self.trainers().filter(|one| is_cut(one.state));
+        cut.filter_map(|one| one.state.steps.front().map(|(arrived, _)| *arrived)).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::ids::{Rank, RunId};
+    use crate::domain::time::HostTime;
+    use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+
+    fn told(origin: Origin, at: i64, dur_us: u32) -> Envelope {
+        let spans = vec![PhaseSpan { phase: Phase::Forward, start_us: 0, dur_us }];
+        let timing =
+            StepTiming { step: 1, start: HostTime(0), dur_us, loss: None, samples: 0, spans, hidden_us: 0 };
+        Envelope { at: Stamp(at), seq: 1, origin, event: Event::StepDone { timing: Arc::new(timing) } }
+    }
+
+    #[test]
+    fn ten_minutes_of_512_ranks_have_a_point_or_two_for_each_of_200_columns() {
+        let part = PhasePart::new(Stamp(0), Stamp(600_000_000), 512).unwrap();
+        assert!((200..=400).contains(&part.points()), "{part:?}");
+        assert!(512 * part.points() <= POINTS + 512);
+        // few ranks get no more than a screen has room for, and none shorter than a history has
+        assert!(PhasePart::new(Stamp(0), Stamp(600_000_000), 1).unwrap().points() <= MOST_POINTS);
+        assert_eq!(PhasePart::new(Stamp(0), Stamp(1_000_000), 1).unwrap().width_us, LEAST_US);
+        assert_eq!(PhasePart::new(Stamp(0), Stamp(600_000_000), 4096), None);
+        assert!(part.covers(Stamp(0), Stamp(600_000_000)) && !part.covers(Stamp(1), Stamp(600_000_001)));
+    }
+
+    #[test]
+    fn each_that_trains_has_its_steps_of_the_part_alone() {
+        let run = RunId::new(1, 1);
+        let part = PhasePart { from: Stamp(1_000_000), until: Stamp(3_000_000), width_us: 100_000 };
+        let mut window = PhaseWindow::new(part);
+        let rank = |rank| Origin::Rank(run.clone(), Rank(rank));
+        for at in [900_000, 1_050_000, 1_080_000, 2_950_000, 3_000_001] {
+            window.take(&told(rank(1), at, 10_000));
+        }
+        window.take(&told(Origin::Worker(run.clone(), Rank(1), 7), 1_050_000, 500));
+        let in_each = |id| {
+            let times = [(1_000_000, 1_100_000), (1_100_000, 2_000_000), (2_900_000, 3_000_000)];
+            let times = times.into_iter().map(|(from, to)| (Stamp(from), Stamp(to)));
+            let each = window.phases_in_each(id, times);
+            each.map(|point| point.map(|point| point.phases[Phase::Forward.index()])).collect::<Vec<_>>()
+        };
+        assert_eq!(in_each(Rank(1).into()), [Some(20_000), None, Some(10_000)]);
+        assert_eq!(in_each(TrainerId::new(Rank(1), Some(7))), [Some(500), None, None]);
+        assert!(window.has(Rank(1).into()) && !window.has(Rank(2).into()));
+        assert!(in_each(Rank(2).into()).is_empty());
+    }
+}

@@ -1,0 +1,129 @@
+//! Where the time of all went in the window of the timeline, in points that are short enough for it, where neither the steps in
+//! memory nor what was read ahead of the playhead tell it.
+
+use crate::domain::history::phase_width_us;
+use crate::domain::phase_window::{PhasePart, PhaseWindow};
+use crate::domain::playback::PlaybackState;
+use crate::domain::time::Stamp;
+use crate::domain::world::RunState;
+use crate::record::format::Channel;
+use crate::record::reader::Reader;
+
+/// In a window with more envelopes than this nothing is read: it would be more than some seconds' work.
+const MOST: u64 = 4_000_000;
+/// Beside the window so much of it is read at either end, and while it plays what is played in so many microseconds: it moves on.
+const PART: i64 = 8;
+const PLAYED_US: f64 = 4_000_000.0;
+
+/// Reads it.
+#[derive(Debug, Default)]
+pub(in crate::record) struct Phases {
+    /// Length of the window, microseconds; 0 where none is shown.
+    window: i64,
+    /// What is being read, and the chunk that is read next.
+    reading: Option<(PhaseWindow, usize)>,
+    /// What was told last.
+    told: Option<PhasePart>,
+}
+
+/// What is to be known.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    from: Stamp,
+    to: Stamp,
+    /// What is read for it.
+    part: PhasePart,
+}
+
+impl Wanted {
+    /// Whether a part has it, in points that are short enough.
+    fn is_in(&self, part: PhasePart) -> bool {
+        part.covers(self.from, self.to) && part.width_us <= 2 * self.part.width_us
+    }
+}
+
+impl Phases {
+    /// Sets the length of the window.
+    pub(in crate::record) fn show(&mut self, window: i64) {
+        if self.window != window {
+            (self.window, self.reading) = (window, None);
+        }
+    }
+
+    /// What is not known yet and is worth its work. `is_ahead_known`: the steps after the playhead are known.
+    fn wanted(
+        &self,
+        reader: &Reader,
+        run: &RunState,
+        state: &PlaybackState,
+        is_ahead_known: bool,
+    ) -> Option<Wanted> {
+        if self.window == 0 {
+            return None;
+        }
+        let margin = self.window / PART;
+        let (from, to) = state.window(self.window);
+        let held_since = run.steps_held_since().filter(|since| *since > from);
+        // the little that a recording that grows has after the playhead is soon before it
+        let is_little = to.min(state.end).micros_since(state.playhead) <= margin / 2;
+        let to = match held_since {
+            None if is_ahead_known || is_little => return None,
+            Some(since) if is_ahead_known || is_little => since.min(to).min(state.end),
+            _ => to.min(state.end),
+        };
+        let played = if state.playing { (state.speed * PLAYED_US) as i64 } else { 0 };
+        let first = from.plus_micros(-margin).max(state.start);
+        let until = to.plus_micros(margin.max(played)).min(state.end);
+        let trainers = run.step_tellers().max(run.spec.placements.len());
+        let part = PhasePart::new(first, until, trainers)?;
+        // as short as the whole window needs them, whatever part of it is known
+        let whole = PhasePart::new(from, from.plus_micros(self.window + 2 * margin), trainers)?;
+        let part = PhasePart { width_us: part.width_us.max(whole.width_us), ..part };
+        let of_history = phase_width_us(state.end.micros_since(state.start), trainers);
+        let wanted = Wanted { from, to, part };
+        if to <= from || of_history <= 2 * part.width_us || self.told.is_some_and(|told| wanted.is_in(told)) {
+            return None;
+        }
+        let (first, behind) = (reader.chunk_at(first), reader.chunk_at(until) + 1);
+        let way = reader.envelopes_before(behind).saturating_sub(reader.envelopes_before(first));
+        (way <= MOST).then_some(wanted)
+    }
+
+    /// Whether there is something left to read.
+    pub(in crate::record) fn is_due(
+        &self,
+        reader: &Reader,
+        run: &RunState,
+        state: &PlaybackState,
+        is_ahead_known: bool,
+    ) -> bool {
+        self.wanted(reader, run, state, is_ahead_known).is_some()
+    }
+
+    /// Reads a chunk more; gives what is known once that is all. What can't be read is passed over.
+    pub(in crate::record) fn read(
+        &mut self,
+        reader: &Reader,
+        run: &RunState,
+        state: &PlaybackState,
+        is_ahead_known: bool,
+    ) -> Option<PhaseWindow> {
+        let wanted = self.wanted(reader, run, state, is_ahead_known)?;
+        // while it plays what is begun is read to its end, though the window has moved on
+        let is_of_use = |part: PhasePart| {
+            wanted.is_in(part) || (state.playing && part.covers(state.playhead, state.playhead))
+        };
+        let begun = self.reading.take().filter(|(window, _)| is_of_use(window.part()));
+        let (mut window, chunk) =
+            begun.unwrap_or_else(|| (PhaseWindow::new(wanted.part), reader.chunk_at(wanted.part.from)));
+        let start = reader.chunk_span(chunk).map(|(start, _)| start);
+        if start.is_some_and(|start| start <= window.part().until) {
+            let steps = reader.load_untimed(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
+            steps.iter().for_each(|envelope| window.take(envelope));
+            self.reading = Some((window, chunk + 1));
+            return None;
+        }
+        self.told = Some(window.part());
+        Some(window)
+    }
+}
