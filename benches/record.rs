@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hvtui::clock::host_now;
-use hvtui::domain::analysis::{Window, findings};
+use hvtui::domain::analysis::findings;
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
@@ -313,7 +313,7 @@ fn report(path: &Path) {
     let begin = host_now().0;
     let reader = figures::open(path).expect("a recording");
     let opened = host_now().0;
-    let run = figures::whole(&reader, Window::default(), &mut |_| true).expect("a run").expect("its figures");
+    let run = figures::whole(&reader, &mut |_| true).expect("a run").expect("its figures");
     let read = host_now().0;
     let words = text::render(&run, &findings(&run));
     let told = host_now().0;

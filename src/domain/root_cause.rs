@@ -194,7 +194,7 @@ fn same_time<'a>(first: &RankEnd<'a>, others: impl Iterator<Item = RankEnd<'a>>)
         return None;
     }
     let unsure_us = |end: &RankEnd<'a>| {
-        let (other, us) = end.clock.filter(|(other, _)| *other != host)?;
+        let (_, us) = end.clock.filter(|(other, _)| *other != host)?;
         let apart_us = end.failed_at()?.micros_since(at);
         let unsure_us = own_us.saturating_add(us);
         // one that only lost another one, or that a signal of its own did not end, follows one of which that is not so
