@@ -48,7 +48,7 @@ impl<'a> Analyzed<'a> {
             return;
         }
         if self.reader.bytes() >= INDEXED {
-            self.reader.keep_index(&mut cache);
+            self.reader.keep_index(&mut cache, || Some(self.sums.clone()));
         }
         cache.add(About::Report(self.sums), &data);
     }
@@ -65,8 +65,9 @@ mod tests {
     use crate::domain::analysis::RunAnalysis;
     use crate::domain::event::{Envelope, Event, Origin};
     use crate::domain::ids::{Rank, RunId};
+    use crate::domain::time::Stamp;
     use crate::record::export::Selection;
-    use crate::record::{Writer, figures};
+    use crate::record::{Player, Writer, figures};
 
     /// So many of two ranks are long enough.
     const STEPS: u64 = LAST / 2 + 100;
@@ -165,6 +166,19 @@ mod tests {
         write(&path, STEPS);
         told(&path);
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_replay_that_was_open_before_leaves_what_a_report_keeps() {
+        let (_folder, path, states) = long_one();
+        let mut player = Player::open(&path).unwrap();
+        player.advance(Stamp(0));
+        let first = told(&path);
+        let length = fs::metadata(&states).unwrap().len();
+        player.seek(player.state().end);
+        while player.advance(Stamp(0)).reading.is_some() {}
+        assert!(fs::metadata(&states).unwrap().len() > length, "the replay keeps a state");
+        assert_eq!(kept(&path, Window::default()), Some(first));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! that of each other tells what its data are: [`About`].
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -52,6 +52,8 @@ pub(super) struct Cache {
     records: Vec<Record>,
     /// Where the next record goes; `None` where nothing can be written, or no more.
     end: Option<u64>,
+    /// Whether what lies there is wrong, so that the next record is the first.
+    forgets: bool,
 }
 
 /// One record.
@@ -71,14 +73,16 @@ impl Record {
 }
 
 impl Cache {
-    /// Whether a recording lies where hvtui puts recordings.
+    /// Whether a recording lies where hvtui puts recordings, in a folder of this user: beside those of others nothing is left.
     pub(super) fn is_for(recording: &Path) -> bool {
-        let folder = recording.parent().and_then(Path::file_name).and_then(OsStr::to_str);
-        folder.is_some_and(|folder| folder.parse::<RunId>().is_ok())
+        let Some(folder) = recording.parent() else { return false };
+        let name = folder.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| name.parse::<RunId>().is_ok())
+            && std::fs::metadata(folder).is_ok_and(|about| is_own(&about))
     }
 
-    /// That of a recording that lies where hvtui puts recordings; of another, `None`: nothing is written beside a file that a
-    /// person has put somewhere.
+    /// That of a recording of which [`Cache::is_for`] holds; of another, `None`: nothing is written beside a file that a person
+    /// has put somewhere.
     pub(super) fn of(recording: &Path) -> Option<Self> {
         if !Self::is_for(recording) {
             return None;
@@ -86,7 +90,8 @@ impl Cache {
         let mut path = recording.as_os_str().to_owned();
         path.push(".states");
         let program = rmp_serde::to_vec(&program()?).ok()?;
-        let mut cache = Self { path: path.into(), program, records: Vec::new(), end: Some(0) };
+        let mut cache =
+            Self { path: path.into(), program, records: Vec::new(), end: Some(0), forgets: false };
         match cache.scan() {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -129,6 +134,7 @@ impl Cache {
     pub(super) fn begin_anew(&mut self) {
         self.records.clear();
         self.end = self.end.and(Some(0));
+        self.forgets = true;
     }
 
     /// Adds a record. Where that fails, nothing more is written; while another one writes, nothing for once.
@@ -161,19 +167,21 @@ impl Cache {
     fn scan(&mut self) -> io::Result<()> {
         let file = File::open(&self.path)?;
         let about = file.metadata()?;
-        if !about.is_file() || about.uid() != rustix::process::geteuid().as_raw() {
+        if !about.is_file() || !is_own(&about) {
             return Err(io::Error::other("it is no file of this user"));
         }
-        let mut magic = [0; MAGIC.len()];
-        if file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC {
-            return Ok(());
+        if let Some(first) = self.first_record(&file) {
+            self.end = Some(self.take_records(&file, first));
         }
-        let Some((head, program)) = head_at(&file, MAGIC.len() as u64) else { return Ok(()) };
-        if head != self.program {
-            return Ok(());
-        }
-        self.end = Some(self.take_records(&file, program.at + program.length as u64));
         Ok(())
+    }
+
+    /// Where the first record lies that tells something; `None` in a file that this program has not begun.
+    fn first_record(&self, file: &File) -> Option<u64> {
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact_at(&mut magic, 0).ok().filter(|()| magic == *MAGIC)?;
+        let (head, program) = head_at(file, MAGIC.len() as u64)?;
+        (head == self.program).then_some(program.at + program.length as u64)
     }
 
     /// Takes in the records from a place on that lie there whole; gives where they end.
@@ -196,6 +204,7 @@ impl Cache {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
             .open(&self.path)?;
         // another replay of this recording may be writing too
         file.try_lock().map_err(io::Error::from)?;
@@ -204,19 +213,20 @@ impl Cache {
         written
     }
 
-    fn write_locked(&mut self, file: &File, mut end: u64, about: About, data: &[u8]) -> io::Result<()> {
+    fn write_locked(&mut self, file: &File, end: u64, about: About, data: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::new();
-        if end == 0 {
-            file.set_len(0)?;
-            bytes.extend_from_slice(MAGIC);
-            put(&mut bytes, &self.program, &[]);
-        } else if file.metadata()?.len() < end {
-            return Err(io::Error::other("another replay has begun it anew"));
-        } else {
+        let length = file.metadata()?.len();
+        let end = match self.first_record(file) {
             // what others have added since stays; what one that was killed has left does not
-            end = self.take_records(file, end);
-            file.set_len(end)?;
-        }
+            Some(first) if !self.forgets && length >= end => self.take_records(file, end.max(first)),
+            _ if end == 0 => {
+                bytes.extend_from_slice(MAGIC);
+                put(&mut bytes, &self.program, &[]);
+                0
+            }
+            _ => return Err(io::Error::other("another replay has begun it anew")),
+        };
+        file.set_len(end)?;
         let head = rmp_serde::to_vec(&about).map_err(io::Error::other)?;
         let at = end + (bytes.len() + NUMBERS + head.len()) as u64;
         if data.len() > LONGEST_DATA || head.len() > LONGEST_HEAD || at + data.len() as u64 > MOST_BYTES {
@@ -229,9 +239,14 @@ impl Cache {
             return Err(error);
         }
         self.end = Some(end + bytes.len() as u64);
+        self.forgets = false;
         self.records.push(Record { about, at, length: data.len(), crc: crc(data) });
         Ok(())
     }
+}
+
+fn is_own(about: &Metadata) -> bool {
+    about.uid() == rustix::process::geteuid().as_raw()
 }
 
 /// Where the data of a record lie.
@@ -326,6 +341,48 @@ mod tests {
             let records = cache.records().to_vec();
             let data: Vec<_> = records.iter().map(|record| cache.data(record).unwrap()).collect();
             assert_eq!(data, [&b"first"[..], b"second", b"third", b"fourth"]);
+        }
+    }
+
+    #[test]
+    fn what_another_one_has_begun_meanwhile_is_added_to_unless_it_is_of_another_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let open = || Cache::of(&recording).unwrap();
+        let (mut one, mut other, mut newer) = (open(), open(), open());
+        one.add(About::Report(Vec::new()), b"first");
+        other.add(About::Index(Vec::new()), b"second");
+        assert_eq!((other.records().len(), open().records().len()), (2, 2));
+        // who has found that something in it is wrong forgets all of it
+        other.begin_anew();
+        other.add(About::Index(Vec::new()), b"third");
+        assert_eq!((other.records().len(), open().records().len()), (1, 1));
+        newer.program = b"newer".to_vec();
+        newer.add(About::Index(Vec::new()), &[7; 1_000]);
+        let left = std::fs::read(&newer.path).unwrap();
+        other.add(About::Index(Vec::new()), b"fourth");
+        assert!(!other.is_writable() && std::fs::read(&newer.path).unwrap() == left);
+        open().add(About::Index(Vec::new()), b"fifth");
+        assert_eq!(open().records().len(), 1, "what another program has left gives way");
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        for before in [None, Some("a line")] {
+            if let Some(text) = before {
+                std::fs::write(&elsewhere, text).unwrap();
+            }
+            let mut cache = Cache::of(&recording).unwrap();
+            drop(std::fs::remove_file(&cache.path));
+            std::os::unix::fs::symlink(&elsewhere, &cache.path).unwrap();
+            cache.add(About::Index(Vec::new()), b"data");
+            assert!(!cache.is_writable());
+            assert_eq!(std::fs::read_to_string(&elsewhere).ok().as_deref(), before);
         }
     }
 

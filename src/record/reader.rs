@@ -205,11 +205,11 @@ impl Reader {
         sums.iter().map(FileSum::length).eq(lengths)
     }
 
-    /// Keeps where the chunks lie, if nothing is written to it any more and nothing of it is lost.
-    pub(super) fn keep_index(&self, cache: &mut Cache) {
+    /// Keeps where the chunks lie, if nothing is written to it any more and nothing of it is lost. `sums` as [`Reader::sums`].
+    pub(super) fn keep_index(&self, cache: &mut Cache, sums: impl FnOnce() -> Option<Vec<FileSum>>) {
         if self.integrity == Integrity::Complete
             && !self.is_indexed()
-            && let Some(sums) = self.sums()
+            && let Some(sums) = sums()
         {
             let (chunks, spec, unattended) =
                 (self.chunks.clone(), self.spec.clone(), self.unattended.clone());

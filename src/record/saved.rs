@@ -68,7 +68,8 @@ impl Saved {
             About::Report(sums) => reader.is_as_long_as(sums),
             About::Steps(_) | About::Index(_) => false,
         };
-        if !saved.cache.records().iter().any(is_of_this) && !reader.is_indexed() {
+        let records = saved.cache.records();
+        if !records.is_empty() && !records.iter().any(is_of_this) && !reader.is_indexed() {
             saved.cache.begin_anew();
         }
         Some(saved)
@@ -199,7 +200,7 @@ impl Saved {
     pub(super) fn keep_index(&mut self, reader: &Reader) {
         if !self.has_index && reader.bytes() >= INDEXED {
             self.has_index = true;
-            reader.keep_index(&mut self.cache);
+            reader.keep_index(&mut self.cache, || reader.sums());
         }
     }
 }
