@@ -30,6 +30,7 @@ pub(in crate::record) struct Phases {
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     from: Stamp,
+    /// Until when at least.
     to: Stamp,
     /// What is read for it.
     part: PhasePart,
@@ -80,7 +81,9 @@ impl Phases {
         let whole = PhasePart::new(from, from.plus_micros(self.window + 2 * margin), trainers)?;
         let part = PhasePart { width_us: part.width_us.max(whole.width_us), ..part };
         let of_history = phase_width_us(state.end.micros_since(state.start), trainers);
-        let wanted = Wanted { from, to, part };
+        // the end of a recording that is written moves on: what comes there is read once it is a few columns
+        let is_at_end = state.growing && to == state.end;
+        let wanted = Wanted { from, to: to.plus_micros(if is_at_end { -margin / 2 } else { 0 }), part };
         if to <= from || of_history <= 2 * part.width_us || self.told.is_some_and(|told| wanted.is_in(told)) {
             return None;
         }

@@ -235,19 +235,20 @@ fn wait(
             if told.is_some_and(|told| moved.blocking_send(vec![told]).is_err()) {
                 return Err(RecvTimeoutError::Disconnected);
             }
-            if player.next_wake(clock::now()) == Some(Duration::ZERO) {
+            let now = clock::now();
+            if [player.next_wake(now), until_look(player, *looked, now)].contains(&Some(Duration::ZERO)) {
                 break;
             }
         }
         let now = clock::now();
-        let passed = Duration::from_micros(now.micros_since(*looked).max(0).unsigned_abs());
         let until_move = player.next_wake(now).unwrap_or(Duration::MAX);
-        let until_look = if player.may_grow() { LOOK.saturating_sub(passed) } else { Duration::MAX };
+        let until_look = until_look(player, *looked, now).unwrap_or(Duration::MAX);
         let first = match until_move.min(until_look) {
             Duration::MAX => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
             wait => asked.recv_timeout(wait),
         };
-        if until_move <= until_look || !matches!(first, Err(RecvTimeoutError::Timeout)) {
+        // what has grown is taken in however much there is to read and to play
+        if until_move < until_look || !matches!(first, Err(RecvTimeoutError::Timeout)) {
             return first;
         }
         *looked = clock::now();
@@ -255,6 +256,12 @@ fn wait(
             return first;
         }
     }
+}
+
+/// How long until it is looked whether the recording has grown; `None` where it can't.
+fn until_look(player: &Player, looked: Stamp, now: Stamp) -> Option<Duration> {
+    let passed = Duration::from_micros(now.micros_since(looked).max(0).unsigned_abs());
+    player.may_grow().then(|| LOOK.saturating_sub(passed))
 }
 
 fn carry_out(player: &mut Player, command: PlayCommand) {

@@ -1041,6 +1041,45 @@ fn where_steps_are_no_longer_held_it_is_read_where_the_time_of_the_window_went()
 }
 
 #[test]
+fn what_comes_to_a_recording_that_is_written_is_read_now_and_then() {
+    let envelopes = run(4, 470);
+    let count = |second: i64| {
+        let is_later = |envelope: &Envelope| envelope.at >= Stamp(START + second * 1_000_000);
+        envelopes.iter().position(is_later).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let mut writer = Writer::new(fs::File::create(&path).unwrap()).unwrap();
+    let mut written = 0;
+    let mut write_until = |second: i64| {
+        for envelope in &envelopes[written..count(second)] {
+            writer.push(envelope).unwrap();
+        }
+        written = count(second);
+        writer.flush().unwrap();
+    };
+    let after_write = |seconds: u64| {
+        let at = fs::metadata(&path).unwrap().modified().unwrap() + Duration::from_secs(seconds);
+        Stamp(at.duration_since(UNIX_EPOCH).unwrap().as_micros() as i64)
+    };
+    write_until(420);
+    let mut player = Player::open(&path).unwrap();
+    // the window ends with the recording, and more steps than are kept lie after the playhead
+    player.show_window(500_000_000);
+    player.seek(Stamp(START + 200_000_000));
+    way(&mut Screen::default(), &mut player);
+    assert!(phases_read(&mut player).is_some());
+    for (second, is_read) in [(421, false), (425, false), (460, true), (465, false)] {
+        write_until(second);
+        assert!(player.grow(after_write(0)) && player.state().growing);
+        assert_eq!(phases_read(&mut player).is_some(), is_read, "{second}");
+    }
+    assert!(player.grow(after_write(10)) && !player.state().growing);
+    let told = phases_read(&mut player).expect("the rest");
+    assert_eq!(told.part().until, player.state().end);
+}
+
+#[test]
 fn the_lines_after_a_playhead_that_stands_still_are_told() {
     let envelopes = run(4, 60);
     let (_folder, mut player) = player(&envelopes);
