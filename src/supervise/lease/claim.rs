@@ -86,12 +86,12 @@ fn beside_slices(dir: &LeaseDir, whole: &GpuUuid) -> Result<OwnedFd, LeaseError>
             return Ok(lock);
         }
         if let Some(first) = holder(dir, whole) {
-            return Err(LeaseError::Busy(vec![look::named(dir, first)]));
+            return Err(LeaseError::Busy(look::named(dir, vec![first])));
         }
         // It was given back just now, or a process that was forked meanwhile has a copy of it for a moment.
         std::thread::sleep(NOTE_PAUSE);
     }
-    Err(LeaseError::Busy(vec![look::named(dir, look::unknown(whole))]))
+    Err(LeaseError::Busy(look::named(dir, vec![look::unknown(whole)])))
 }
 
 /// Takes a GPU's lock and its name: two locks, of which each excludes others where the other one can't. Of a slice the
@@ -103,7 +103,7 @@ fn hold(
     note: &Note,
     share: bool,
 ) -> Result<(Hold, OwnedFd), LeaseError> {
-    let busy = |holder: Lease| Err(LeaseError::Busy(vec![look::named(dir, holder)]));
+    let busy = |holder: Lease| Err(LeaseError::Busy(look::named(dir, vec![holder])));
     let mut tries = 0;
     let mut of_whole = None;
     let first = loop {

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use super::*;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::lease::LeasePlan;
+use crate::domain::time::HostTime;
 use crate::supervise::lease::check;
+use crate::supervise::lease::locker::LockFile;
 use crate::supervise::lease::queue::Queued;
 
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -137,6 +139,8 @@ fn who_was_left_a_lock_is_named_by_its_open_files() {
         }
         assert_eq!((lease.pid, lease.user.as_ref()), (Some(child.id()), Some(&own)));
         assert_eq!(lease.command.as_deref(), Some("sleep 600"));
+        let file = LockFile::of(&open, &gpu).unwrap();
+        assert_eq!(file.keeper(HostTime(0)), None, "there is no time left to look for it");
         child.kill().unwrap();
         child.wait().unwrap();
         drop(claim(&spec).unwrap());

@@ -1,20 +1,24 @@
 //! Which process has a lock, by the kernel's lists of locks and of open files. Knows nothing of notes.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, major, minor, statat};
 
 use super::claim::lock_file;
 use super::place::LeaseDir;
+use crate::clock;
 use crate::domain::ids::GpuUuid;
 use crate::domain::text::sanitize;
+use crate::domain::time::HostTime;
 use crate::filelock::flocks;
 use crate::procs::identity::Stat;
 use crate::procs::{memory, table};
 
 /// Characters of a command line that are told.
 const COMMAND: usize = 120;
+/// Open files of a process that are looked through. A process of a stranger may have as many as it likes.
+const FILES: usize = 4096;
 
 /// The lock file of a GPU as it is there now.
 pub(super) struct LockFile {
@@ -32,19 +36,22 @@ impl LockFile {
     }
 
     /// Whether a process has its lock open, be it one that another process took. The error is that its open files can't be
-    /// seen: those of other users are root's to see.
+    /// seen, as those of other users without root's right to trace, or are too many.
     pub(super) fn is_locked_by(&self, pid: u32) -> io::Result<bool> {
         let process = Path::new("/proc").join(pid.to_string());
-        for open in std::fs::read_dir(process.join("fd"))?.flatten() {
+        for (number, open) in std::fs::read_dir(process.join("fd"))?.flatten().enumerate() {
+            if number == FILES {
+                return Err(io::Error::other("it has too many files open"));
+            }
             // What a driver tells of its device may take long; only files are asked about.
             let is_file = |path: &Path| {
                 path.is_absolute() && (!path.starts_with("/dev") || path.starts_with("/dev/shm"))
             };
-            if !std::fs::read_link(open.path()).is_ok_and(|path| is_file(&path)) {
+            if !seen(std::fs::read_link(open.path()))?.is_some_and(|path| is_file(&path)) {
                 continue;
             }
-            let told = std::fs::read_to_string(process.join("fdinfo").join(open.file_name()));
-            if told.is_ok_and(|told| self.is_locked_in(&told)) {
+            let told = seen(std::fs::read_to_string(process.join("fdinfo").join(open.file_name())))?;
+            if told.is_some_and(|told| self.is_locked_in(&told)) {
                 return Ok(true);
             }
         }
@@ -58,10 +65,21 @@ impl LockFile {
         ["WRITE", "READ"].iter().any(|kind| flocks(&locks, kind).contains_key(&self.at))
     }
 
-    /// Another process than this one that has its lock, of those whose open files can be seen. Reads the whole process table.
-    pub(super) fn keeper(&self) -> Option<u32> {
-        let mut pids = table::all().into_iter().map(|process| process.pid);
+    /// Another process than this one that has its lock, of those whose open files can be seen and are reached in time. Reads
+    /// the whole process table.
+    pub(super) fn keeper(&self, until: HostTime) -> Option<u32> {
+        let pids = table::all().into_iter().map(|process| process.pid);
+        let mut pids = pids.take_while(|_| clock::host_now() < until);
         pids.find(|pid| *pid != std::process::id() && self.is_locked_by(*pid).is_ok_and(|has| has))
+    }
+}
+
+/// `None` of a file that was closed meanwhile; the error is that it is not ours to see. Who may list the open files of a process
+/// need not be allowed to read them: root in a container.
+fn seen<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(error),
+        read => Ok(read.ok()),
     }
 }
 
@@ -75,6 +93,13 @@ pub(super) fn command(pid: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_not_be_read_is_unknown_and_what_was_closed_is_no_lock() {
+        assert_eq!(seen(Ok(1)).unwrap(), Some(1));
+        assert_eq!(seen::<u32>(Err(ErrorKind::NotFound.into())).unwrap(), None);
+        assert!(seen::<u32>(Err(ErrorKind::PermissionDenied.into())).is_err());
+    }
 
     #[test]
     fn a_lock_is_found_in_what_the_kernel_tells_of_an_open_file() {

@@ -10,14 +10,18 @@ use super::note::{self, Note};
 use super::place::LeaseDir;
 use super::socket_lock::{self, Names};
 use super::{queue, shared_lease};
+use crate::clock;
 use crate::domain::ids::GpuUuid;
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::run::HostRun;
+use crate::domain::time::HostTime;
 use crate::filelock::{Flocks, flocks};
 use crate::procs::status::user_name;
 
 /// How often a lock without a note is looked at again.
 const LOOKS: u32 = 5;
+/// How long holders without a name are looked for, all of a refusal together, microseconds: a launch waits for it.
+const SEARCH_US: u64 = 3_000_000;
 
 /// The leases of these GPUs, each by its own lock, and the host's queue.
 pub fn look(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
@@ -68,7 +72,7 @@ pub fn check(spec: &HostRun) -> Result<(), LeaseError> {
     if held.is_empty() {
         return Ok(());
     }
-    Err(LeaseError::Busy(held.into_iter().map(|lease| named(&dir, lease)).collect()))
+    Err(LeaseError::Busy(named(&dir, held)))
 }
 
 /// A lease of which nothing is known.
@@ -152,14 +156,18 @@ fn by_pid(gpu: &GpuUuid, file: &LockFile, pid: u32) -> Lease {
     Lease { user: uid.map(user_name), own: uid == Some(own_uid()), pid: Some(pid), command, ..unknown(gpu) }
 }
 
-/// For a refusal: a holder without a name is looked for among all processes whose open files can be seen.
-pub(super) fn named(dir: &LeaseDir, lease: Lease) -> Lease {
-    if lease.user.is_some() || lease.run.is_some() {
-        return lease;
-    }
-    let found = || {
-        let file = LockFile::of(dir, &lease.gpu)?;
-        Some(by_pid(&lease.gpu, &file, file.keeper()?))
+/// For a refusal: holders without a name are looked for among all processes whose open files can be seen.
+pub(super) fn named(dir: &LeaseDir, leases: Vec<Lease>) -> Vec<Lease> {
+    let until = HostTime(clock::host_now().0 + SEARCH_US);
+    let named = |lease: Lease| {
+        if lease.user.is_some() || lease.run.is_some() {
+            return lease;
+        }
+        let found = || {
+            let file = LockFile::of(dir, &lease.gpu)?;
+            Some(by_pid(&lease.gpu, &file, file.keeper(until)?))
+        };
+        found().filter(|found| found.user.is_some()).unwrap_or(lease)
     };
-    found().filter(|found| found.user.is_some()).unwrap_or(lease)
+    leases.into_iter().map(named).collect()
 }

@@ -120,10 +120,9 @@ async fn show(
                     Asked::Stop => queue.extend(stop(&mut screen, &mut signals, Whom::Itself).await?),
                     Asked::GoOn => queue.extend(go_on(&mut screen)?),
                 },
-                key = keys.recv() => match key {
-                    Some(Ok(event)) => queue.extend(clicks.message(&event)),
-                    Some(Err(error)) => return Err(error.into()),
-                    None => return Err(RuntimeError::TerminalGone),
+                some = keys.recv() => match some {
+                    Some(some) => queue.extend(some?.iter().filter_map(|event| clicks.message(event))),
+                    None => return Err(io::Error::other("the thread that reads its keys has ended").into()),
                 },
                 // the first ones; the others wait where they are, and this thread meanwhile sleeps
                 messages = source.next(budget.most()), if calm && queue.len() < budget.most() => queue.extend(messages),
@@ -154,8 +153,8 @@ async fn show(
                 calm && queue.len() < budget.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
         // the keys that are there, so that one frame shows all of them
-        while let Ok(Ok(event)) = keys.try_recv() {
-            queue.extend(clicks.message(&event));
+        while let Ok(some) = keys.try_recv() {
+            queue.extend(some?.iter().filter_map(|event| clicks.message(event)));
         }
         drain(source, &mut queue, budget.most());
         budget.framed(late, queue.len());

@@ -173,13 +173,17 @@ fn restore_before_panics() {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[test]
     fn what_the_other_end_has_left_is_gone() {
-        let (reader, writer) = std::io::pipe().unwrap();
-        assert!(!is_hung_up(&reader));
-        drop(writer);
-        assert!(is_hung_up(&reader));
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        assert!(!is_hung_up(&ours));
+        // closing it would leave it open in a process that another test is starting
+        theirs.shutdown(Shutdown::Both).unwrap();
+        assert!(is_hung_up(&ours));
     }
 }
