@@ -52,7 +52,7 @@ pub struct Site {
     pub image: Option<String>,
     /// The container engine that the hosts file names.
     pub engine: Option<String>,
-    /// The working directory that it names.
+    /// The working directory that it names; of a launch its own.
     pub workdir: Option<String>,
     /// The ports that it takes here.
     pub ports: Vec<RunPort>,
@@ -131,7 +131,7 @@ impl Site {
         Self { engine, ..self }
     }
 
-    /// The same with the working directory that the hosts file names.
+    /// The same with the working directory that the hosts file names, or that of a launch.
     #[must_use]
     pub fn with_workdir(self, workdir: Option<String>) -> Self {
         Self { workdir, ..self }
@@ -216,21 +216,12 @@ impl Site {
     /// # Errors
     /// It can't be started, or does not answer in time.
     pub fn ask(&self, program: &Path, arguments: &[&str]) -> Answer {
-        self.ask_soon(program, arguments, OF_A_PROGRAM)
-    }
-
-    /// The same, for a check that has no more time than this left.
-    ///
-    /// # Errors
-    /// It can't be started, or does not answer in time.
-    pub(super) fn ask_soon(&self, program: &Path, arguments: &[&str], patience: Duration) -> Answer {
-        let patience = patience.min(OF_A_PROGRAM);
         let words = [program.as_os_str()].into_iter().chain(arguments.iter().map(OsStr::new));
         let words = words.map(OsStr::to_owned).collect();
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = Arc::clone(answers.entry(words).or_default());
         drop(answers);
-        answer.get_or_init(|| Self::ask_within(program, arguments, patience).map(Arc::new)).clone()
+        answer.get_or_init(|| Self::ask_within(program, arguments, OF_A_PROGRAM).map(Arc::new)).clone()
     }
 
     /// Has another program answer within so long, whether or not it was asked the same before.

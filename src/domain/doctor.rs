@@ -81,7 +81,7 @@ pub struct HostContext {
     pub clock: ClockFit,
     /// The container engine that the hosts file names.
     pub engine: Option<String>,
-    /// The working directory that it names.
+    /// The working directory that it names; of a launch its own.
     pub workdir: Option<String>,
 }
 

@@ -159,6 +159,12 @@ fn by_launcher(launcher: &Delegated) -> Option<&'static str> {
     }
 }
 
+/// The working directory of a launch's ranks, by host; `None` for the home folder.
+pub fn workdirs(shares: &[HostRun]) -> BTreeMap<HostId, Option<String>> {
+    let of = |share: &HostRun| share.ranks.first().and_then(|rank| rank.cwd.clone());
+    shares.iter().map(|share| (share.host.clone(), of(share))).collect()
+}
+
 /// The GPUs that a launch would use, by host.
 pub fn gpus(spec: &RunSpec) -> BTreeMap<HostId, BTreeSet<GpuUuid>> {
     let mut gpus: BTreeMap<HostId, BTreeSet<GpuUuid>> = BTreeMap::new();

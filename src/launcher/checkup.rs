@@ -222,6 +222,15 @@ impl Checkup {
         self
     }
 
+    /// With the working directory of a launch on each host, in the place of the hosts file's.
+    #[must_use]
+    pub fn working_in(mut self, workdirs: BTreeMap<HostId, Option<String>>) -> Self {
+        for (host, workdir) in workdirs {
+            self.contexts.entry(host).or_default().workdir = workdir;
+        }
+        self
+    }
+
     /// With the GPUs that a launch would use on each host.
     #[must_use]
     pub fn using(mut self, uses: BTreeMap<HostId, BTreeSet<GpuUuid>>) -> Self {

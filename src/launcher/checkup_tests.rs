@@ -59,6 +59,23 @@ fn what_needs_the_others_is_asked_when_all_have_come() {
 }
 
 #[test]
+fn a_launch_tells_its_own_working_directory() {
+    let (a, b) = (HostId::from("a"), HostId::from("b"));
+    let context = || HostContext { workdir: Some("/data".to_owned()), ..HostContext::default() };
+    let contexts: Contexts = [(a.clone(), context()), (b.clone(), context())].into();
+    let asked = |own: BTreeMap<HostId, Option<String>>| {
+        let checkup = Checkup::for_launch(1, [a.clone(), b.clone()], &["disk"]);
+        let mut checkup = checkup.reached_as(&contexts).working_in(own);
+        checkup.is_up(&a, info("10.0.0.1"));
+        checkup.is_up(&b, info("10.0.0.2"));
+        checkup.questions().into_iter().map(|question| question.ask.workdir).collect::<Vec<_>>()
+    };
+    let own = || Some("~/train".to_owned());
+    assert_eq!(asked([(a.clone(), own()), (b.clone(), None)].into()), [own(), None]);
+    assert_eq!(asked(BTreeMap::new()), [context().workdir, context().workdir]);
+}
+
+#[test]
 fn a_host_that_comes_back_is_asked_again_for_what_it_has_not_told() {
     let a = HostId::from("a");
     let mut checkup = Checkup::new(1, [a.clone()], &["shm".to_owned(), "disk".to_owned()]);

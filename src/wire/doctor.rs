@@ -45,7 +45,7 @@ pub struct AskChecks {
     /// The container engine that the hosts file names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// The working directory that it names.
+    /// The working directory that it names; of a launch its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
     /// What a launch starts in its image, which is looked into.

@@ -114,7 +114,9 @@ impl Check for Cuda {
             return unsure("");
         }
         if !is_absent {
-            return Ok(Found::Failed(words.to_owned()));
+            // one that is ended says nothing
+            let ended = |signal: i32| format!("what starts {LIBRARY} (cuInit) is ended by signal {signal}");
+            return Ok(Found::Failed(told.status.signal().map_or_else(|| words.to_owned(), ended)));
         }
         match is_nowhere(site, of_all.saturating_sub(gone)) {
             Ok(true) => Ok(no_library(site)),

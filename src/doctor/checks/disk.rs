@@ -33,7 +33,7 @@ const FEW: u64 = 10_000;
 /// An environment of a framework, or a data set of single files, takes about this many: fewer are worth a look where they are few of
 /// the whole, too.
 const USUAL: u64 = 100_000;
-/// How long all of them may take, less than the check may.
+/// How long looks at all of them may take, less than the check may.
 const ALL: Duration = Duration::from_millis(2_500);
 /// The kernel's table of mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
@@ -50,7 +50,7 @@ enum Role {
 }
 
 impl Role {
-    /// Whether it is made when it is needed.
+    /// Whether it may be made later: one that is not there is no fault of the disk.
     fn is_made(self) -> bool {
         matches!(self, Self::Work | Self::Own)
     }
@@ -119,7 +119,13 @@ impl Check for Disk {
     fn look(site: &Site) -> Result<Vec<Place>, String> {
         let folders = folders(site);
         let looked = looks(&folders, ALL, look);
-        Ok(places(folders, looked, &std::fs::read_to_string(MOUNTS).unwrap_or_default()))
+        let is_untried = looked.iter().any(|one| matches!(one, Looked::Untried));
+        let places = places(folders, looked, &std::fs::read_to_string(MOUNTS).unwrap_or_default());
+        if is_untried && places.iter().all(|place| place.fault.is_none()) {
+            let why = "no thread for a look at each folder: earlier ones may hang on this host; reconnect, and see what hangs there";
+            return Err(why.to_owned());
+        }
+        Ok(places)
     }
 
     fn judge(seen: &[Seen<'_, Vec<Place>>]) -> Vec<Verdict> {
@@ -129,8 +135,7 @@ impl Check for Disk {
 
 /// The folders that count on this host.
 fn folders(site: &Site) -> Vec<(Role, PathBuf)> {
-    let of_run = site.run.as_ref().and_then(|run| run.cwd.as_deref());
-    let work = of_run.or(site.workdir.as_deref()).map(|path| (Role::Work, at_home(path)));
+    let work = site.workdir.as_deref().map(|path| (Role::Work, at_home(path)));
     let cache = std::env::current_exe().ok().and_then(|exe| cache(&exe)).map(|path| (Role::Own, path));
     let tmp = std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty());
     let tmp = tmp.map_or_else(|| "/tmp".into(), PathBuf::from);
@@ -155,7 +160,12 @@ fn places(folders: Vec<(Role, PathBuf)>, looked: Vec<Looked>, mounts: &str) -> V
     for ((role, path), looked) in folders.into_iter().zip(looked) {
         match looked {
             Looked::At(Ok((there, stat))) => {
-                let noexec = role == Role::Work && stat.f_flag.contains(StatVfsMountFlags::NOEXEC);
+                let noexec = stat.f_flag.contains(StatVfsMountFlags::NOEXEC);
+                if noexec && role == Role::Home {
+                    // the check `tmp` says so
+                    seen.insert((stat.f_fsid, stat.f_blocks, true));
+                }
+                let noexec = noexec && role == Role::Work;
                 if seen.insert((stat.f_fsid, stat.f_blocks, noexec)) {
                     places.push(Place { noexec, ..Place::of(&there, &stat) });
                 }
@@ -166,6 +176,7 @@ fn places(folders: Vec<(Role, PathBuf)>, looked: Vec<Looked>, mounts: &str) -> V
             Looked::At(Err(error)) => {
                 places.push(Place { fault: Some(os_text(&error)), ..Place::unknown(&path) });
             }
+            Looked::Untried => {}
             Looked::Hangs(at) => {
                 let fault = Some(format!("no answer in {:.1} s", ALL.as_secs_f64()));
                 places.push(Place { fault, hangs_at: Mount::of(mounts, &at), ..Place::unknown(&path) });
@@ -178,20 +189,34 @@ fn places(folders: Vec<(Role, PathBuf)>, looked: Vec<Looked>, mounts: &str) -> V
 /// Of one that a look at hangs.
 fn hanging(path: &str, fault: &str, mount: &Mount) -> Verdict {
     let Mount { point, kind, source } = mount;
-    let again = format!("sudo umount -f -l {}, and mount it again", shell_word(point));
+    let seen = format!("{path}: {fault}: {point} is {kind} of {source}");
+    let again = if point == "/" {
+        "sudo reboot".to_owned()
+    } else {
+        format!("sudo umount -f -l {}, and mount it again", shell_word(point))
+    };
     let remedy = match mount.server() {
         Some(server) => format!(
             "see whether the file server {server} is there (ping -c 3 {}) and serves; where it does not come back: {again}",
             shell_word(server)
         ),
-        None => format!("dmesg | tail shows whether its disk fails; where it does not come back: {again}"),
+        None if kind == "autofs" => {
+            "journalctl -b | grep -i mount shows for which file server the automounter waits".to_owned()
+        }
+        None if kind.starts_with("fuse") => {
+            format!("see whether the program behind it runs; where it does not come back: {again}")
+        }
+        // a disk of its own, that may only be slow
+        None => {
+            return Verdict::look(
+                seen,
+                "what reads or writes there waits until it answers",
+                "dmesg | tail shows whether its disk fails, uptime whether the host is too busy",
+            );
+        }
     };
-    Verdict::bad(
-        format!("{path}: {fault}: {point} is {kind} of {source}"),
-        "what reads or writes there hangs until it answers, and may not even be ended",
-        remedy,
-    )
-    .may_run()
+    Verdict::bad(seen, "what reads or writes there hangs until it answers, and may not even be ended", remedy)
+        .may_run()
 }
 
 /// Of one of them.
@@ -233,6 +258,10 @@ fn judge_place(place: &Place) -> Verdict {
     if place.files_free == Some(0) {
         let cause = "no file can be made there though there is room";
         return Verdict::bad(format!("no inode is free at {path}"), cause, small).may_run();
+    }
+    if place.total == 0 {
+        // as the folder of an automounter
+        return Verdict::good(format!("{path} tells no size")).lasting(format!("room at {path}"));
     }
     let free = format!("{} of {} free at {path}", units::bytes(place.free), units::bytes(place.total));
     let cause = "logs, checkpoints and caches fail when it is full";
@@ -357,10 +386,24 @@ mod tests {
         std::fs::create_dir(real.join("data")).unwrap();
         std::os::unix::fs::symlink("data", real.join("work")).unwrap();
         let path = real.join("work/run/7");
-        let went = std::cell::RefCell::new(Vec::new());
-        let (there, _) = look(Role::Work, &path, &|to: &Path| went.borrow_mut().push(to.to_owned())).unwrap();
-        assert_eq!(there, real.join("work"));
-        assert_eq!(went.borrow().last(), Some(&real.join("data/run/7")));
+        let goes = |role: Role, path: &Path| {
+            let went = std::cell::RefCell::new(Vec::new());
+            let told = look(role, path, &|to: &Path| went.borrow_mut().push(to.to_owned()));
+            (told.map(|(there, _)| there), went.into_inner())
+        };
+        let of = |at: &str| real.join(at);
+        let (there, went) = goes(Role::Work, &path);
+        assert_eq!(there.unwrap(), of("work"));
+        assert!(went.ends_with(&[of("work"), of("data"), of("data/run"), of("data")]), "{went:?}");
+        // what a link leads to is said before it is looked at, also where it leads up
+        let up = Path::new("..").join(real.file_name().unwrap()).join("work");
+        std::os::unix::fs::symlink(up, of("up")).unwrap();
+        let (there, went) = goes(Role::Home, &of("up"));
+        assert_eq!(there.unwrap(), of("up"));
+        assert!(went.ends_with(&[of("up"), real.clone(), of("work"), of("data"), of("data")]), "{went:?}");
+        std::os::unix::fs::symlink("loop", of("loop")).unwrap();
+        let told = goes(Role::Work, &of("loop")).0.unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(rustix::io::Errno::LOOP.raw_os_error()));
         let absent = look(Role::Temporary, &path, &|_: &Path| {}).err().unwrap();
         assert_eq!(absent.kind(), ErrorKind::NotFound);
     }
@@ -368,16 +411,16 @@ mod tests {
     #[test]
     fn the_folders_of_a_run_and_of_hvtui_are_looked_at_too() {
         use crate::doctor::tests::site;
-        use crate::domain::doctor::RunProgram;
         let of = |site: &Site| folders(site).into_iter().find(|(role, _)| *role == Role::Work);
         assert_eq!(of(&site()), None);
-        let site = site().with_workdir(Some("/data/li".to_owned()));
-        assert_eq!(of(&site), Some((Role::Work, "/data/li".into())));
-        let run = RunProgram { cwd: Some("~/train".to_owned()), ..RunProgram::default() };
-        assert_eq!(of(&site.with_run(Some(run))), Some((Role::Work, home().join("train"))));
+        let work = |path: &str| of(&site().with_workdir(Some(path.to_owned())));
+        assert_eq!(work("/data/li"), Some((Role::Work, "/data/li".into())));
+        assert_eq!(work("~/train"), Some((Role::Work, home().join("train"))));
         let agent = Path::new("/scratch/li/hvtui/agents/3f2a/hvtui");
         assert_eq!(cache(agent), Some("/scratch/li/hvtui/agents".into()));
-        assert_eq!(cache(Path::new("/usr/bin/hvtui")), None);
+        for elsewhere in ["/usr/bin/hvtui", "/memfd:hvtui (deleted)"] {
+            assert_eq!(cache(Path::new(elsewhere)), None);
+        }
     }
 
     #[test]
@@ -389,6 +432,47 @@ mod tests {
             (Mark::Look, "/data/li, of the working directory, is mounted noexec")
         );
         assert_eq!(noexec(1 << 20).mark, Mark::Bad, "what ends a run counts first");
+        // of the home folder's own file system the check `tmp` says it
+        let folder = tempfile::tempdir().unwrap();
+        let told = |home_has_it: bool| {
+            let at = |role: Role, fsid: u64, is_noexec: bool| {
+                let (there, mut stat) = look(role, folder.path(), &|_: &Path| {}).unwrap();
+                (stat.f_fsid, stat.f_blocks, stat.f_bavail) = (fsid, 1 << 40, 1 << 40);
+                (stat.f_files, stat.f_flag) = (0, StatVfsMountFlags::empty());
+                stat.f_flag.set(StatVfsMountFlags::NOEXEC, is_noexec);
+                ((role, there.clone()), Looked::At(Ok((there, stat))))
+            };
+            let work = at(Role::Work, if home_has_it { 1 } else { 2 }, true);
+            let (folders, looked) = [at(Role::Home, 1, home_has_it), work].into_iter().unzip();
+            judge(&places(folders, looked, "")).mark
+        };
+        assert_eq!([told(true), told(false)], [Mark::Good, Mark::Look]);
+    }
+
+    #[test]
+    fn what_tells_no_size_is_not_full() {
+        let told = judge(&[roomy(), Place { total: 0, ..place("/net", 0) }]);
+        assert_eq!(told.mark, Mark::Good);
+        assert!(told.evidence.ends_with(", /net tells no size"), "{told:?}");
+    }
+
+    #[test]
+    fn a_hung_folder_is_told_with_what_helps_for_what_is_mounted_there() {
+        let of = |point: &str, kind: &str, source: &str| {
+            let mount = Mount { point: point.to_owned(), kind: kind.to_owned(), source: source.to_owned() };
+            let fault = Some("no answer in 2.5 s".to_owned());
+            judge(&[Place { fault, hangs_at: Some(mount), ..place("/data/li", 0) }])
+        };
+        let own = of("/", "ext4", "/dev/sda1");
+        let seen = "/data/li: no answer in 2.5 s: / is ext4 of /dev/sda1";
+        assert_eq!((own.mark, own.evidence.as_str()), (Mark::Look, seen), "the host may be busy");
+        assert!(!own.remedy.unwrap().contains("umount"));
+        let root = of("/", "nfs4", "fs1:/root");
+        assert!(root.mark == Mark::Bad && root.remedy.unwrap().ends_with(": sudo reboot"));
+        let automounted = of("/data", "autofs", "/etc/auto.data");
+        assert!(automounted.mark == Mark::Bad && automounted.remedy.unwrap().starts_with("journalctl -b"));
+        let fuse = of("/data", "fuse.gcsfuse", "bucket").remedy.unwrap();
+        assert!(fuse.ends_with(": sudo umount -f -l /data, and mount it again"), "{fuse}");
     }
 
     #[test]

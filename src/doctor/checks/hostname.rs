@@ -26,6 +26,9 @@ const ALL: Duration = Duration::from_secs(3);
 /// Where the C library reads which name servers to ask, and how many of them it asks.
 const SERVERS: &str = "/etc/resolv.conf";
 const MOST_SERVERS: usize = 3;
+/// Where systemd-resolved listens. It asks no server for a name without a dot, and says of one that it does not know that it has no
+/// answer.
+const STUBS: [&str; 2] = ["127.0.0.53", "127.0.0.54"];
 /// What helps where they do not answer.
 const SEE_SERVERS: &str = "see whether the servers in /etc/resolv.conf there answer (resolvectl status shows those behind 127.0.0.53)";
 /// What the C libraries, GNU's and musl, say of a name to which there was no answer (`EAI_AGAIN`, `EAI_FAIL`).
@@ -92,9 +95,11 @@ impl Check for Hostname {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let others = site.peers.iter().filter_map(|peer| Some((peer.host.clone(), peer.name.clone()?)));
         let others: Vec<(HostId, String)> = others.collect();
-        let names = [&name].into_iter().chain(others.iter().map(|(_, name)| name)).cloned().collect();
+        let names = [&name].into_iter().chain(others.iter().map(|(_, name)| name)).cloned();
+        let names: Vec<String> = names.collect();
         let servers = servers(&std::fs::read_to_string(SERVERS).unwrap_or_default());
-        let mut told = resolved(names, ALL).into_iter().map(|meaning| meaning.with(&servers));
+        let told = resolved(names.clone(), ALL).into_iter().zip(&names);
+        let mut told = told.map(|(meaning, name)| meaning.with(name, &servers));
         let (addresses, is_late, is_unanswered) = match told.next() {
             Some(Meaning::Of(addresses)) => (addresses, false, false),
             Some(Meaning::Late) => (Vec::new(), true, false),
@@ -149,9 +154,12 @@ impl Meaning {
         }
     }
 
-    /// The same where these servers are asked: where there is none, no answer means that the name is in no file.
-    fn with(self, servers: &[String]) -> Self {
-        if self == Self::Unanswered && servers.is_empty() { Self::Of(Vec::new()) } else { self }
+    /// The same where these servers are asked for `name`: where there is none, or one that asks no other for such a name, no answer
+    /// means that it is in no file.
+    fn with(self, name: &str, servers: &[String]) -> Self {
+        let is_stub = |server: &String| STUBS.contains(&server.as_str());
+        let is_asked = !servers.is_empty() && (name.contains('.') || !servers.iter().any(is_stub));
+        if self == Self::Unanswered && !is_asked { Self::Of(Vec::new()) } else { self }
     }
 }
 
@@ -164,9 +172,9 @@ fn is_unanswered(error: &io::Error) -> bool {
 /// The name servers that this text of `/etc/resolv.conf` names, as it writes them.
 fn servers(text: &str) -> Vec<String> {
     let named = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        words.next().filter(|word| *word == "nameserver")?;
-        words.next().map(str::to_owned)
+        // the C libraries take it at the begin of a line alone
+        let rest = line.strip_prefix("nameserver").filter(|rest| rest.starts_with([' ', '\t']))?;
+        rest.split_whitespace().next().map(str::to_owned)
     });
     named.take(MOST_SERVERS).collect()
 }
@@ -272,7 +280,7 @@ fn nowhere(seen: String, lines: &[String], lasting: &[String], is_out: bool) -> 
     let command = Some(appended(lasting)).filter(|_| !lasting.is_empty());
     let rest = lines.len() - command.as_ref().map_or(lines.len(), |(_, count)| *count);
     let rest = if let Some((_, count)) = command.as_ref().filter(|_| rest > 0) {
-        format!(" (--fix adds the first {count}; {rest} remain for the next look)")
+        format!(" (--fix adds {count} of them; {rest} remain for the next look)")
     } else {
         String::new()
     };
@@ -650,16 +658,21 @@ mod tests {
         }
         assert!(is_unanswered(&io::Error::from_raw_os_error(libc::ECONNREFUSED)));
         let told = servers(
-            "# nameserver 1.1.1.1\nsearch lab\nnameserver 10.0.0.53 # first\n\tnameserver fe80::1%eth0\nnameserver\n",
+            "# nameserver 1.1.1.1\nsearch lab\nnameserver 10.0.0.53 # first\nnameserver\tfe80::1%eth0\n nameserver 1.1.1.1\nnameservers 1.1.1.1\nnameserver\n",
         );
         assert_eq!(told, ["10.0.0.53", "fe80::1%eth0"]);
-        assert_eq!(Meaning::Unanswered.with(&told), Meaning::Unanswered);
+        let with = |name: &str, servers: &[String]| Meaning::Unanswered.with(name, servers);
+        assert_eq!(with("gpu-b", &told), Meaning::Unanswered);
+        let nowhere = Meaning::Of(Vec::new());
+        assert_eq!(with("gpu-b", &[]), nowhere, "there is no server to be out of order");
+        assert_eq!(Meaning::Late.with("gpu-b", &[]), Meaning::Late);
+        let stub = servers("nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch .\n");
         assert_eq!(
-            Meaning::Unanswered.with(&[]),
-            Meaning::Of(Vec::new()),
-            "there is no server to be out of order"
+            with("gpu-b", &stub),
+            nowhere,
+            "systemd-resolved says so of each name that it does not know"
         );
-        assert_eq!(Meaning::Late.with(&[]), Meaning::Late);
+        assert_eq!(with("gpu-b.lab", &stub), Meaning::Unanswered);
         // as an older hvtui tells it
         let old = r#"{"name": "gpu-a", "addresses": [], "others": [{"host": "n2", "name": "gpu-b", "addresses": null}]}"#;
         let old: Found = serde_json::from_str(old).unwrap();
@@ -769,7 +782,7 @@ mod tests {
         let count = command.matches(".lab node").count();
         assert!(count > 5 && count < 29 && command.chars().count() <= LONGEST, "{command}");
         assert!(command.contains("'10.0.0.1 node01.cluster.lab node01'"), "{command}");
-        let rest = format!(" (--fix adds the first {count}; {} remain for the next look)", 29 - count);
+        let rest = format!(" (--fix adds {count} of them; {} remain for the next look)", 29 - count);
         assert!(verdict.remedy.unwrap().ends_with(&rest), "{rest}");
     }
 

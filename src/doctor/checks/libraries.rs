@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::super::compare::Compared;
-use super::super::{Check, OfImage, PATIENCE, Seen, Site};
+use super::super::{Check, OfImage, Seen, Site};
 use crate::domain::doctor::Verdict;
+use crate::program::asked::Told;
 
 pub(in crate::doctor) struct Libraries;
 
@@ -126,15 +127,21 @@ fn inside(folder: &Path) -> Vec<(&'static str, String)> {
 /// The libraries of the loader's cache: name and file, in its order. That of an environment which is on the `PATH`, as conda's, would
 /// tell of another cache.
 pub(super) fn cached(site: &Site) -> Result<Vec<(String, String)>, String> {
-    cached_within(site, PATIENCE)
+    entries(site.ask(&ldconfig(site)?, &["-p"])?.as_ref())
 }
 
-/// The same; where they are not told yet, they are waited for no longer than this.
+/// The same, waited for no longer than this, and asked anew: what does not come in a short time is no answer for other checks.
 pub(super) fn cached_within(site: &Site, patience: Duration) -> Result<Vec<(String, String)>, String> {
+    entries(&Site::ask_within(&ldconfig(site)?, &["-p"], patience)?)
+}
+
+fn ldconfig(site: &Site) -> Result<PathBuf, String> {
     let usual = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].map(Path::new);
     let own = usual.into_iter().find(|path| path.exists()).map(Path::to_owned);
-    let program = own.or_else(|| site.program("ldconfig"));
-    let told = site.ask_soon(&program.ok_or("no ldconfig there")?, &["-p"], patience)?;
+    own.or_else(|| site.program("ldconfig")).ok_or_else(|| "no ldconfig there".to_owned())
+}
+
+fn entries(told: &Told) -> Result<Vec<(String, String)>, String> {
     if !told.status.success() {
         return Err(format!("ldconfig -p: {}", told.last_words()));
     }

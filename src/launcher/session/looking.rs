@@ -85,6 +85,7 @@ impl Session {
         let inside = needs::in_image(&planned.spec, &planned.hosts);
         let checkup = checkup.running(runs).in_image(image).looking_into(inside);
         let checkup = checkup.reached_as(&self.contexts()).giving(given);
+        let checkup = checkup.working_in(needs::workdirs(&planned.hosts));
         let controller = needs::controller(&planned.spec, &planned.hosts);
         let checkup = checkup.using(needs::gpus(&planned.spec)).controlled_by(controller);
         let mut checkup = checkup.taking(needs::ports(&planned.spec, &planned.hosts));

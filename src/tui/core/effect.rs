@@ -39,6 +39,8 @@ pub enum LookOf {
         checks: Vec<&'static str>,
         /// The variables that checks judge and that the launch gives its ranks, by host.
         given: BTreeMap<HostId, BTreeMap<String, String>>,
+        /// The working directory of its ranks, by host; `None` for the home folder.
+        workdirs: BTreeMap<HostId, Option<String>>,
         /// The image that its ranks run in.
         image: Option<String>,
         /// The GPUs that it would use, by host.

@@ -110,9 +110,10 @@ impl Checkups {
                 let checkup = Checkup::new(look.number, all.iter().cloned(), &[]);
                 self.all.begin(checkup.reached_as(contexts), world)
             }
-            LookOf::Plan { hosts, checks, given, image, uses, controller, ports } => {
+            LookOf::Plan { hosts, checks, given, workdirs, image, uses, controller, ports } => {
                 let checkup = Checkup::for_launch(look.number, hosts.iter().cloned(), checks);
                 let checkup = checkup.reached_as(contexts).giving(given.clone()).using(uses.clone());
+                let checkup = checkup.working_in(workdirs.clone());
                 let checkup = checkup.controlled_by(*controller).taking(ports.clone());
                 self.plan.begin(checkup.in_image(image.clone()), world)
             }

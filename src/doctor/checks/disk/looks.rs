@@ -2,13 +2,14 @@
 //! mounted there. How a look is made is an argument.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{StatVfs, statvfs};
+use rustix::io::Errno;
 
 use super::Role;
 use crate::clock;
@@ -18,6 +19,9 @@ const MOST: usize = 32;
 
 /// How many are.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// Links that the kernel goes through for one path.
+const MOST_LINKS: u32 = 40;
 
 /// One of them; it is none any more when this goes.
 struct UnderWay;
@@ -45,6 +49,8 @@ pub(super) enum Looked {
     At(Answer),
     /// It has none yet: on the way to this path it hangs.
     Hangs(PathBuf),
+    /// It could not be begun.
+    Untried,
 }
 
 enum Said {
@@ -60,21 +66,22 @@ pub(super) fn looks(
 ) -> Vec<Looked> {
     let begun = clock::host_now().0;
     let (tell, told) = mpsc::channel();
-    let mut looked: Vec<Looked> = folders.iter().map(|(_, path)| Looked::Hangs(path.clone())).collect();
+    let mut looked: Vec<Looked> = folders.iter().map(|_| Looked::Untried).collect();
     for (at, (role, path)) in folders.iter().enumerate() {
         let Some(under_way) = UnderWay::begin() else { continue };
-        let (role, path, tell, look) = (*role, path.clone(), tell.clone(), look.clone());
+        let (role, there, tell, look) = (*role, path.clone(), tell.clone(), look.clone());
         let body = move || {
             // it may be waited for no more
             let say = |said| {
                 let _ = tell.send((at, said));
             };
-            let answer = look(role, &path, &|to: &Path| say(Said::GoesTo(to.to_owned())));
+            let answer = look(role, &there, &|to: &Path| say(Said::GoesTo(to.to_owned())));
             drop(under_way);
             say(Said::Answers(answer));
         };
-        // what can't be begun does not answer
-        let _ = thread::Builder::new().name("look at disk".to_owned()).spawn(body);
+        if thread::Builder::new().name("look at disk".to_owned()).spawn(body).is_ok() {
+            looked[at] = Looked::Hangs(path.clone());
+        }
     }
     drop(tell);
     loop {
@@ -87,26 +94,52 @@ pub(super) fn looks(
     }
 }
 
-/// Looks at a folder; of one that is made when it is needed, at the nearest one above that is there.
+/// Looks at a folder; of one that may be made later, at the nearest one above that is there. Each place is said before it is looked
+/// at, and links are gone through one by one: what hangs is on the way to the last one said.
 pub(super) fn look(role: Role, path: &Path, goes_to: &dyn Fn(&Path)) -> Answer {
+    let path = std::path::absolute(path)?;
     let (mut there, mut real) = (PathBuf::from("/"), PathBuf::from("/"));
-    let mut above: Vec<&Path> = path.ancestors().filter(|one| !one.as_os_str().is_empty()).collect();
-    above.reverse();
-    for one in above {
-        let rest = path.strip_prefix(one).unwrap_or(Path::new(""));
-        // a link is read without what it leads to
-        if let Ok(target) = std::fs::read_link(one) {
-            goes_to(&real.join(target).join(rest));
-        }
-        match std::fs::canonicalize(one) {
+    for name in path.components().skip(1) {
+        match follow(&real, name.as_ref(), goes_to) {
             Ok(found) => {
-                goes_to(&found.join(rest));
-                (there, real) = (one.to_owned(), found);
+                there.push(name);
+                real = found;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && role.is_made() => break,
             Err(error) => return Err(error),
         }
     }
-    let stat = statvfs(&there)?;
+    goes_to(&real);
+    let stat = statvfs(&real)?;
     Ok((there, stat))
+}
+
+/// Where a path leads from a folder, without links; both are free of them then.
+fn follow(folder: &Path, path: &Path, goes_to: &dyn Fn(&Path)) -> io::Result<PathBuf> {
+    let (mut real, mut ahead) = (folder.to_owned(), path.to_owned());
+    let mut links = 0;
+    loop {
+        let mut parts = ahead.components();
+        let Some(first) = parts.next() else { return Ok(real) };
+        let mut rest = parts.as_path().to_owned();
+        match first {
+            Component::RootDir => real = PathBuf::from("/"),
+            Component::ParentDir => drop(real.pop()),
+            Component::CurDir | Component::Prefix(_) => {}
+            Component::Normal(name) => {
+                let next = real.join(name);
+                goes_to(&next);
+                if std::fs::symlink_metadata(&next)?.is_symlink() {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(Errno::LOOP.into());
+                    }
+                    rest = std::fs::read_link(&next)?.join(rest);
+                } else {
+                    real = next;
+                }
+            }
+        }
+        ahead = rest;
+    }
 }

@@ -33,6 +33,10 @@ impl Mount {
 
     /// The file server that it comes from, where it names one.
     pub(super) fn server(&self) -> Option<&str> {
+        // what other programs name there may be anything
+        if self.kind.starts_with("fuse") && !["fuse.sshfs", "fuse.glusterfs"].contains(&self.kind.as_str()) {
+            return None;
+        }
         let named = match self.source.strip_prefix("//") {
             Some(rest) => rest.split('/').next()?,
             None => self.source.split_once(":/")?.0,
@@ -40,7 +44,10 @@ impl Mount {
         // Lustre's network stands behind it, the login name of sshfs before
         let mut parts = named.split('@');
         let server = if self.kind == "lustre" { parts.next() } else { parts.next_back() }?;
-        let is_word = |c: char| c.is_ascii_alphanumeric() || ".:-_[]".contains(c);
+        let server =
+            if self.kind == "ceph" { server.rsplit_once(':').map_or(server, |(at, _)| at) } else { server };
+        let server = server.trim_matches(['[', ']']);
+        let is_word = |c: char| c.is_ascii_alphanumeric() || ".:-_".contains(c);
         Some(server).filter(|server| !server.is_empty() && server.chars().all(is_word))
     }
 }
@@ -78,8 +85,10 @@ no line of it
             let (point, kind, source) = ("/x".to_owned(), kind.to_owned(), source.to_owned());
             Mount { point, kind, source }.server().map(str::to_owned)
         };
-        assert_eq!(server("nfs", "[fd00::1]:/x").as_deref(), Some("[fd00::1]"));
+        assert_eq!(server("nfs", "[fd00::1]:/x").as_deref(), Some("fd00::1"));
         assert_eq!(server("lustre", "10.0.0.1@tcp:/scratch").as_deref(), Some("10.0.0.1"));
+        assert_eq!(server("ceph", "10.0.0.1:6789:/").as_deref(), Some("10.0.0.1"));
+        assert_eq!(server("fuse.rclone", "remote:/x"), None);
         assert_eq!(server("ceph", "10.0.0.1:6789,10.0.0.2:6789:/"), None, "several");
         assert_eq!(server("nfs", "fs1;reboot:/x"), None);
         assert_eq!([server("fuse", "stuck"), server("cifs", "//")], [None, None]);

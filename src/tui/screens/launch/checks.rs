@@ -136,6 +136,7 @@ pub(super) fn look(model: &mut Model, plan: &LaunchPlan) -> Vec<Effect> {
         hosts: hosts.clone(),
         checks,
         given,
+        workdirs: needs::workdirs(&plan.hosts),
         image,
         uses,
         controller,
