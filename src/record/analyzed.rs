@@ -178,7 +178,7 @@ mod tests {
         player.seek(player.state().end);
         while player.advance(Stamp(0)).reading.is_some() {}
         assert!(fs::metadata(&states).unwrap().len() > length, "the replay keeps a state");
-        assert_eq!(kept(&path, Window::default()), Some(first));
+        assert_eq!(kept(&path, &Selection::default()), Some(first));
     }
 
     #[test]
