@@ -148,7 +148,7 @@ pub enum Command {
     NodeWrap(RunDirArgs),
     /// Note what this host and its GPUs do while a run goes on
     #[command(hide = true)]
-    SampleHost(RunDirArgs),
+    SampleHost(SampleHostArgs),
     /// Become the rank that a launcher has started
     #[command(hide = true)]
     RankShim,
@@ -489,12 +489,23 @@ pub struct RankWrapArgs {
     pub rank: u32,
 }
 
-/// `launch-wrap`, `node-wrap` and `sample-host`.
+/// `launch-wrap` and `node-wrap`.
 #[derive(Debug, Args)]
 pub struct RunDirArgs {
     /// The run directory
     #[arg(long)]
     pub dir: PathBuf,
+}
+
+/// `sample-host`.
+#[derive(Debug, Args)]
+pub struct SampleHostArgs {
+    /// The run directory
+    #[arg(long)]
+    pub dir: PathBuf,
+    /// The process that owns the run
+    #[arg(long)]
+    pub supervisor: u32,
 }
 
 /// `rsh-agent`.

@@ -271,7 +271,6 @@ fn holds_secrets(command: Option<&Command>) -> bool {
                 | Command::RankWrap(_)
                 | Command::LaunchWrap(_)
                 | Command::NodeWrap(_)
-                | Command::SampleHost(_)
                 | Command::RankShim
                 | Command::LookInside(_)
                 | Command::RshAgent(_)

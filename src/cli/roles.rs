@@ -143,9 +143,9 @@ pub fn node_wrap(dir: &Path) -> i32 {
     engine::node::run(dir).unwrap_or_else(|error| complain(&error))
 }
 
-/// `hvtui sample-host --dir DIR`: notes what this host and its GPUs do while a run goes on.
-pub fn sample_host(dir: &Path, telemetry: impl FnOnce() -> TakeSample) -> i32 {
-    samples::keep(dir, telemetry).map_or_else(|error| complain(&error), |()| 0)
+/// `hvtui sample-host --dir DIR --supervisor PID`: notes what this host and its GPUs do while a run goes on.
+pub fn sample_host(dir: &Path, supervisor: u32, telemetry: impl FnOnce() -> TakeSample) -> i32 {
+    samples::keep(dir, supervisor, telemetry).map_or_else(|error| complain(&error), |()| 0)
 }
 
 /// `hvtui rank-shim`: what a launcher takes for a rank.

@@ -213,10 +213,13 @@ impl Followed {
         Some(Event::RunNoted { host: noted.host, note: noted.note })
     }
 
-    /// Samples that the host has noted during a run, without the secret values of runs. They are asked for once.
+    /// Samples that the host has noted during a run, without the secret values of runs. They are asked for until the last piece has come,
+    /// which is empty: a lost link may have swallowed some.
     pub(crate) fn past_samples(&mut self, past: &PastSamples) -> Vec<(HostTime, Arc<HostSample>)> {
         let Some(share) = self.runs.get_mut(&past.run) else { return Vec::new() };
-        share.follow.samples_us = None;
+        if past.data.is_empty() {
+            share.follow.samples_us = None;
+        }
         let samples = past.samples().into_iter().map(|(t, mut sample)| {
             plausible::bound_sample(&mut sample);
             self.mask_commands(&mut sample);

@@ -136,7 +136,7 @@ fn a_further_attempt_goes_on_where_the_last_one_ended() {
 }
 
 #[test]
-fn what_a_host_has_noted_is_taken_for_a_followed_run_and_asked_for_once() {
+fn what_a_host_has_noted_is_taken_for_a_followed_run_and_asked_for_until_all_has_come() {
     let run = RunId::new(1, 1);
     let sample = HostSample {
         cpu_percent: Reading::Value(7.0),
@@ -157,5 +157,8 @@ fn what_a_host_has_noted_is_taken_for_a_followed_run_and_asked_for_once() {
     };
     assert_eq!(asked(&followed), Some(7));
     assert_eq!(followed.past_samples(&past), [(HostTime(5), Arc::new(sample))]);
+    assert_eq!(asked(&followed), Some(7), "a link that is lost now may have swallowed others");
+    let last = PastSamples { data: bytes::Bytes::new(), ..past };
+    assert!(followed.past_samples(&last).is_empty());
     assert_eq!(asked(&followed), None);
 }

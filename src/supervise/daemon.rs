@@ -92,7 +92,7 @@ fn start_stage2(dir: &Path, adopt: bool) -> Result<Reply, SuperviseError> {
     });
     // By this process, which ends now: no child of the supervisor, for which a child is something of the run.
     if reply == Reply::Ready
-        && let Err(error) = samples::start(dir)
+        && let Err(error) = samples::start(dir, child.id())
         && let Ok(log) = RunDir::open(dir).and_then(|dir| dir.append(LOG))
     {
         line(&log, &format!("samples of the host are not noted: {error}"));

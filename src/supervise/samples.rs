@@ -55,12 +55,14 @@ const MOST: Most = Most { bytes: 8 << 20, samples: 4096, rows: 16 << 10 };
 /// Gives the values now; it may take a second, and rates are those since the last call.
 pub type TakeSample = Box<dyn FnMut() -> HostSample>;
 
-/// Starts the process that notes samples for the run whose supervisor has just begun. It is waited for by who inherits it.
-pub(super) fn start(dir: &Path) -> Result<Child, SuperviseError> {
+/// Starts the process that notes samples for the run whose supervisor, the process with this pid, has just begun. It is waited for by
+/// who inherits it.
+pub(super) fn start(dir: &Path, supervisor: u32) -> Result<Child, SuperviseError> {
     let (exe, log) = (own_binary(), RunDir::open(dir)?.append(LOG)?);
     Command::new(&exe)
         .args(["sample-host", "--dir"])
         .arg(dir)
+        .args(["--supervisor", &supervisor.to_string()])
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -69,20 +71,37 @@ pub(super) fn start(dir: &Path) -> Result<Child, SuperviseError> {
         .map_err(|error| SuperviseError::io("start", &exe, error))
 }
 
-/// Notes samples until the run's supervisor has ended; `telemetry` starts what takes them.
-pub fn keep(dir: &Path, telemetry: impl FnOnce() -> TakeSample) -> Result<(), SuperviseError> {
+/// Notes samples until the run's supervisor, the process with this pid, has ended; `telemetry` starts what takes them.
+pub fn keep(
+    dir: &Path,
+    supervisor: u32,
+    telemetry: impl FnOnce() -> TakeSample,
+) -> Result<(), SuperviseError> {
     let dir = RunDir::open(dir)?;
     let Some(state) = dir.read_json::<State>(STATE)? else { return Ok(()) };
-    let supervisor = Watched::new(adopt::owner(&dir, &state)?.1);
+    let (_, owner) = adopt::owner(&dir, &state)?;
+    if owner.pid != supervisor {
+        // another one has taken its place by now, and has its own process for this: two would write one file
+        return Ok(());
+    }
+    let supervisor = Watched::new(owner);
     // before a driver is loaded: many runs end at once
     if supervisor.ends_within(FIRST) {
         return Ok(());
     }
     let mut take = telemetry();
+    // a driver may take seconds: what has ended by now may be deleted just now
+    if supervisor.ends_within(Duration::ZERO) {
+        return Ok(());
+    }
     let mut notes = Notes::open(RunDir::open(dir.path())?, MOST)?;
     let (mut wait, mut is_told) = (FIRST, false);
     while !supervisor.ends_within(wait) {
         let sample = take();
+        // that may take a second, and the file may be another process's by now
+        if supervisor.ends_within(Duration::ZERO) {
+            break;
+        }
         match notes.add(clock::host_now(), sample) {
             Ok(()) => is_told = false,
             // once, until one can be written again: a disk may stay full for hours
@@ -420,10 +439,11 @@ mod tests {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let supervisor = Identity::of(child.id()).unwrap();
         dir.write_json(STATE, &State::of_test(Phase::Running, supervisor)).unwrap();
-        let path = dir.path().to_owned();
+        let (path, pid) = (dir.path().to_owned(), child.id());
+        keep(&path, pid + 1, || panic!("the run has another supervisor")).unwrap();
         let keeping = std::thread::spawn(move || {
             let take = || Box::new(|| sample(50)) as TakeSample;
-            keep(&path, take).unwrap();
+            keep(&path, pid, take).unwrap();
         });
         let begun = clock::host_now();
         while noted(&dir, 0).is_empty() && clock::host_now().0 - begun.0 < 60_000_000 {

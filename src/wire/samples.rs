@@ -65,10 +65,11 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// What it holds, in no more bytes of JSON than there is room for; `None` where it can't be read.
+    /// What it holds, in no more bytes of JSON than there is room for; `None` where it can't be read. What was unpacked takes room, whatever
+    /// came of it.
     fn sample(self, room: &mut usize) -> Option<HostSample> {
-        let json = unpacked(self.bytes.get(HEAD..)?, *room).ok()?;
-        *room = room.checked_sub(json.len())?;
+        let packed = self.bytes.get(HEAD..).filter(|_| *room > 0)?;
+        let json = unpacked(packed, room).ok()?;
         limits::check(&json).ok()?;
         serde_json::from_slice(&json).ok()
     }
@@ -105,13 +106,16 @@ fn packed(json: &[u8]) -> io::Result<Vec<u8>> {
     packed.finish()
 }
 
-fn unpacked(frame: &[u8], most: usize) -> io::Result<Vec<u8>> {
+fn unpacked(frame: &[u8], room: &mut usize) -> io::Result<Vec<u8>> {
     let mut json = Vec::new();
     let mut decoder = zstd::Decoder::new(frame)?;
     decoder.window_log_max(WINDOW)?;
     // one byte more shows that there is too much
-    decoder.take(most as u64 + 1).read_to_end(&mut json)?;
-    Ok(json)
+    let read = decoder.take(*room as u64 + 1).read_to_end(&mut json);
+    let left = room.checked_sub(json.len());
+    *room = left.unwrap_or(0);
+    read?;
+    left.map(|_| json).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 #[cfg(test)]
@@ -176,6 +180,8 @@ mod tests {
         let length = u32::try_from(frame.len() + 8).unwrap();
         let bomb = [&length.to_le_bytes()[..], &5_u64.to_le_bytes()[..], &frame[..]].concat();
         assert_eq!(records(&bomb).count(), 1);
-        assert!(told(bomb).is_empty());
+        assert!(told(bomb.clone()).is_empty());
+        // nor is what stands behind it: there may be hundreds of them
+        assert!(told([bomb, record(HostTime(9), &sample(1)).unwrap()].concat()).is_empty());
     }
 }

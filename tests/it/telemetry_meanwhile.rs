@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use hvtui::clock::now;
+use hvtui::clock::{host_now, now};
 use hvtui::domain::event::{Envelope, Event};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::ids::RunId;
@@ -55,10 +55,10 @@ impl Person {
         glob::glob(&pattern).unwrap().next().unwrap_or_else(|| panic!("no {pattern}")).unwrap()
     }
 
-    /// How many samples its host has noted.
-    fn noted(&self) -> usize {
+    /// How many samples its host has noted since then.
+    fn noted(&self, since: HostTime) -> usize {
         let dir = RunDir::open(&self.file("spool/*/*/")).unwrap();
-        let pieces = samples::since(&dir, HostTime(0)).unwrap();
+        let pieces = samples::since(&dir, since).unwrap();
         let of = |data: Vec<u8>| PastSamples { run: RunId::new(1, 1), data: data.into() }.samples().len();
         pieces.into_iter().map(of).sum()
     }
@@ -74,7 +74,9 @@ impl Person {
         });
         samples
             .map(|(at, sample)| {
-                assert_eq!(sample.gpus[0].util, Reading::Value(UTIL));
+                let util = &sample.gpus[0].util;
+                // on a busy machine a GPU may not answer in time
+                assert!(matches!(util, Reading::Value(UTIL) | Reading::Failed { .. }), "{util:?}");
                 at
             })
             .collect()
@@ -85,15 +87,15 @@ impl Person {
 fn a_run_that_was_detached_to_its_end_has_the_telemetry_of_that_time() {
     let person = Person::new();
     let run = person.said(&["run", "--detach", "-np", "1", "--", "sh", "-c", WAITS]);
-    let detached = now();
-    until("samples of the host", || person.noted() > 1);
+    let (detached, from) = (now(), host_now());
+    until("samples of the host", || person.noted(from) > 1);
     std::fs::write(person.home.path().join("go"), "").unwrap();
     ended(&RunDir::open(&person.file("spool/*/*/")).unwrap());
     let over = now();
     assert!(person.sampled((detached, over)).is_empty());
     person.said(&["attach", run.trim()]);
     let sampled = person.sampled((detached, over));
-    assert!(sampled.len() > 1 && sampled.len() <= person.noted(), "{sampled:?}");
+    assert!(sampled.len() > 1 && sampled.len() <= person.noted(HostTime(0)), "{sampled:?}");
     assert!(sampled.is_sorted_by(|one, next| one < next), "each once, in order: {sampled:?}");
     let report: Value = serde_json::from_str(&person.said(&["report", "last", "--json"])).unwrap();
     assert!(report["gpus"][0]["samples"].as_u64() > Some(1), "{}", report["gpus"]);

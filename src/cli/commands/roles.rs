@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::agent::{GpuEventSource, Telemetry};
-use crate::cli::args::{AgentArgs, RankWrapArgs, RshAgentArgs, RunDirArgs, SuperviseArgs};
+use crate::cli::args::{AgentArgs, RankWrapArgs, RshAgentArgs, RunDirArgs, SampleHostArgs, SuperviseArgs};
 use crate::cli::errors::Failure;
 use crate::cli::paths::Paths;
 use crate::cli::roles;
@@ -47,12 +47,12 @@ pub fn node_wrap(args: &RunDirArgs) -> ExitCode {
 }
 
 /// `hvtui sample-host`.
-pub fn sample_host(args: &RunDirArgs) -> ExitCode {
+pub fn sample_host(args: &SampleHostArgs) -> ExitCode {
     let telemetry = || {
         let mut sampler = Sampler::start(sampler(), clock::host_now);
         Box::new(move || sampler.sample(clock::host_now)) as TakeSample
     };
-    code(roles::sample_host(&args.dir, telemetry))
+    code(roles::sample_host(&args.dir, args.supervisor, telemetry))
 }
 
 /// `hvtui rank-shim`.

@@ -90,17 +90,18 @@ impl Behind {
         self.in_order(released)
     }
 
-    /// Takes in what a host has noted of itself before, which came at `came`. Nothing of it is wanted once all is in order.
+    /// Takes in what a host has noted of itself before, which came at `came`. Nothing of it is wanted once all is in order. Gives what can
+    /// be recorded now.
     pub(super) fn take_noted(
         &mut self,
         host: &HostId,
         samples: Vec<(HostTime, Arc<HostSample>)>,
         (came, now): (Stamp, HostTime),
-    ) {
-        if let Some(catch_up) = &mut self.catch_up {
-            self.taken = now;
-            catch_up.take_noted(host, samples, came);
-        }
+    ) -> Vec<Envelope> {
+        let Some(catch_up) = &mut self.catch_up else { return Vec::new() };
+        self.taken = now;
+        let released = catch_up.take_noted(host, samples, came);
+        self.in_order(released)
     }
 
     /// Time has come to `now`, and nothing waits to be taken. Gives what can be recorded now.

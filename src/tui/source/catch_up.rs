@@ -166,18 +166,18 @@ impl CatchUp {
         if !self.is_awaiting() && self.quiet_us > PRESENT_US {
             return (self.rest(), true);
         }
-        (if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }, false)
+        (self.what_is_too_much(), false)
     }
 
     /// Takes in what a host has noted of itself, as it comes at `now`: the samples of the time in which the run was not followed, in
-    /// order. Those of the time that is known, and of that from its first sample here on, are there already.
+    /// order. Those of the time that is known, and of that from its first sample here on, are there already. Gives what can be recorded now.
     pub(super) fn take_noted(
         &mut self,
         host: &HostId,
         samples: Vec<(HostTime, Arc<HostSample>)>,
         now: Stamp,
-    ) {
-        let (Some(clock), Some(seq)) = (self.clocks.get(host), self.next) else { return };
+    ) -> Vec<Envelope> {
+        let (Some(clock), Some(seq)) = (self.clocks.get(host), self.next) else { return Vec::new() };
         let of_host = self.sampled.entry(host.clone()).or_default();
         let until = of_host.live.map_or(now, |live| live.min(now));
         for (t, sample) in samples {
@@ -191,6 +191,11 @@ impl CatchUp {
             self.held.push(Held { happened: Some(at), envelope });
             self.quiet_us = 0;
         }
+        self.what_is_too_much()
+    }
+
+    fn what_is_too_much(&mut self) -> Vec<Envelope> {
+        if self.bytes > MOST_BYTES { self.older_half() } else { Vec::new() }
     }
 
     /// Whether hosts of the run are being reached, or have not answered yet.

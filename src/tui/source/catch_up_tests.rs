@@ -94,7 +94,7 @@ impl Client {
     fn noted(&mut self, at: i64, seconds: &[i64]) {
         let Event::HostSampled { sample } = fixtures::blank_sample() else { panic!("another event") };
         let samples = seconds.iter().map(|second| (by_host(*second), Arc::clone(&sample))).collect();
-        self.catch_up.take_noted(&HostId::from("gpu-a"), samples, second(at));
+        self.recorded.extend(self.catch_up.take_noted(&HostId::from("gpu-a"), samples, second(at)));
     }
 
     /// When each line was recorded, in tenths of a second, and its text.
@@ -542,6 +542,17 @@ fn what_a_host_has_noted_lies_where_it_was_measured_and_once() {
     let expected = [(3, "facts"), (4, "sample"), (5, "step"), (8, "sample"), (12, "sample"), (100, "sample")];
     assert_eq!(told, expected);
     assert!(client.recorded.windows(2).all(|pair| pair[1].seq == pair[0].seq + 1));
+}
+
+#[test]
+fn of_what_a_host_has_noted_no_more_waits_than_there_is_room_for() {
+    let mut client = Client::new();
+    let Event::HostSampled { sample } = fixtures::blank_sample() else { panic!("another event") };
+    let noted = |at: u64| (HostTime(by_host(4).0 + at), Arc::clone(&sample));
+    let samples = (1..=130_000).map(noted).collect();
+    let gone = client.catch_up.take_noted(&HostId::from("gpu-a"), samples, second(100));
+    assert!(gone.len() > 60_000 && client.catch_up.bytes <= MOST_BYTES, "{}", gone.len());
+    assert!(gone.is_sorted_by_key(|envelope| envelope.at));
 }
 
 #[test]

@@ -306,7 +306,8 @@ impl Recorded {
     fn take(&mut self, output: Output) {
         if let Output::PastSamples { run, host, at, samples } = output {
             if let Some(behind) = self.behind.get_mut(&run) {
-                behind.take_noted(&host, samples, (at, clock::host_now()));
+                let released = behind.take_noted(&host, samples, (at, clock::host_now()));
+                self.go_on(&run, released, false);
             }
             return;
         }

@@ -94,7 +94,7 @@ pub(crate) fn pid_reused(notes: &mut Notes) -> Option<()> {
     job.kill_client();
     let all = rig.cluster.processes("n1");
     let of_run: Vec<u32> = all.iter().filter(|one| one.is_of(&run)).map(|one| one.pid).collect();
-    assert!(of_run.len() >= 3, "supervisor, rank-wrap, rank: {of_run:?}");
+    assert!(of_run.len() >= 4, "supervisor, sample-host, rank-wrap, rank: {of_run:?}");
     let list: Vec<String> = of_run.iter().map(ToString::to_string).collect();
     rig.cluster.on("n1", &format!("kill -9 {}", list.join(" ")));
     rig.cluster.until_free("n1", &run);
