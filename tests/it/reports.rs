@@ -184,7 +184,7 @@ fn a_job_without_steps_has_a_report() {
     assert!(report.contains("no steps were told") && report.contains("1. the run failed"), "{report}");
     assert!(report.contains("first error, rank 0: ERROR: no data"), "{report}");
     let incidents = report.split_once("\nIncidents\n").map_or("", |(_, behind)| behind);
-    assert!(incidents.contains(" rank 0 (here:0) failed first: exit 3"), "{report}");
+    assert!(incidents.contains(" rank 0 (here) failed first: exit 3"), "{report}");
     let json = assert_fits("run-report", &person.run(&["report", "last", "--json"]));
     assert_eq!((&json["success"], &json["steps"]["length"]), (&false.into(), &Value::Null));
     let failed =
