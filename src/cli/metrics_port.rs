@@ -179,23 +179,35 @@ fn reply(status: &str, more: &str, text: &str, with_text: bool) -> String {
 /// The address that a text names, such as `127.0.0.1:9400`, `[::1]:9400` or `localhost:9400`; `None` for the name of a file.
 ///
 /// # Errors
-/// It is an address at which other machines could connect, or a port alone.
+/// It is an address at which other machines could connect, a port alone, or an address without a port.
 pub(crate) fn address(text: &str) -> Result<Option<SocketAddr>, String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number(text) {
         return Err(format!("for a port give 127.0.0.1:{text}, for a file ./{text}"));
     }
+    let name = |host: &str| {
+        let within = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        within.unwrap_or(host).to_ascii_lowercase()
+    };
+    // a file of such a name is hardly meant
+    let is_host = |host: &str| name(host) == "localhost" || name(host).parse::<IpAddr>().is_ok();
     let Some((host, port)) = text.rsplit_once(':').filter(|(host, _)| !host.contains('/')) else {
+        if is_host(text) {
+            return Err(format!("for a port give {text}:9400, for a file ./{text}"));
+        }
         return Ok(None);
     };
     if !is_number(port) {
+        if is_host(host) {
+            return Err(format!("'{port}' is no TCP port; for a file give ./{text}"));
+        }
         return Ok(None);
     }
     let Ok(port) = port.parse::<u16>() else {
         return Err(format!("{port} is no TCP port, they end at 65535; for a file give ./{text}"));
     };
-    let name = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let ip = if name.eq_ignore_ascii_case("localhost") {
+    let name = name(host);
+    let ip = if name == "localhost" {
         Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
     } else {
         name.parse::<IpAddr>().ok().filter(IpAddr::is_loopback)
@@ -232,6 +244,12 @@ mod tests {
         let why = address("127.0.0.1:99999").unwrap_err();
         assert_eq!(why, "99999 is no TCP port, they end at 65535; for a file give ./127.0.0.1:99999");
         assert_eq!(address("9400").unwrap_err(), "for a port give 127.0.0.1:9400, for a file ./9400");
+        for (text, port) in [("127.0.0.1:9400x", "9400x"), ("LocalHost:", ""), ("[::1]:http", "http")] {
+            let why = format!("'{port}' is no TCP port; for a file give ./{text}");
+            assert_eq!(address(text).unwrap_err(), why);
+        }
+        let why = "for a port give 127.0.0.1:9400, for a file ./127.0.0.1";
+        assert_eq!(address("127.0.0.1").unwrap_err(), why);
     }
 
     /// What the port answers to `request`.

@@ -35,6 +35,9 @@ pub const MESSAGES: &str = "messages";
 /// What one names that stands for steps of a timeline of Horovod without the ranks' ticks: they are there, and their waits are not.
 pub const UNTICKED: &str = "steps without the ranks' ticks";
 
+/// What one names that stands for the first step of such a timeline, where nothing tells when it began: its length is not known.
+pub const UNBEGUN: &str = "beginning of the first step";
+
 /// An event with its place in the total order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::event::{Envelope, Event, LOG, Origin, UNTICKED};
+use super::event::{Envelope, Event, LOG, Origin, UNBEGUN, UNTICKED};
 use super::ids::{HostId, Rank};
 use super::log::LogGap;
 use super::text::sanitize;
@@ -49,12 +49,12 @@ enum What {
 
 impl What {
     /// Of an event that tells of a loss. The state of a line that has not ended, one ping of many, and steps of which only the waits
-    /// are not told are none.
+    /// or the beginning are not told are none.
     fn of(event: &Event) -> Option<Self> {
         match event {
             Event::LogGap { gap } => Some(Self::Output(gap.clone())),
             Event::Gap { what, dropped }
-                if !matches!(what.as_str(), "unfinished line" | "clock" | UNTICKED) =>
+                if !matches!(what.as_str(), "unfinished line" | "clock" | UNTICKED | UNBEGUN) =>
             {
                 Some(Self::Events(what.clone(), *dropped))
             }
@@ -206,7 +206,7 @@ mod tests {
             missing.take(Stamp(at * 60_000_000), &Of::Run, &lost("event", 1));
         }
         assert_eq!(missing.parts().len(), MOST);
-        for what in ["unfinished line", "clock"] {
+        for what in ["unfinished line", "clock", UNTICKED, UNBEGUN] {
             assert!(What::of(&Event::Gap { what: what.to_owned(), dropped: 1 }).is_none());
         }
     }

@@ -14,7 +14,7 @@ use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
 use crate::domain::options::{PythonHooks, RankProgram};
-use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec};
+use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec, RunStage};
 use crate::domain::text::plain;
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
@@ -83,6 +83,7 @@ pub fn plan(
     remarks.extend(path_remark(&hosts));
     remarks.extend(mig_remarks(&spec, &hosts));
     remarks.extend(risk_remarks(&spec, facts));
+    remarks.extend(start_timeout_remark(&spec));
     if let Some(mask) = &request.gpu_mask
         && spec.placements.iter().all(|placement| placement.gpus().next().is_none())
     {
@@ -178,6 +179,19 @@ fn risk_remarks(spec: &RunSpec, facts: &[HostFacts]) -> Vec<String> {
         ))
     };
     facts.iter().filter_map(of).collect()
+}
+
+/// A time for the rendezvous has no effect where nothing tells of it; horovodrun is given it in its own line.
+fn start_timeout_remark(spec: &RunSpec) -> Option<String> {
+    let seconds = spec.options.start_timeout_s.filter(|_| spec.world() > 1)?;
+    let is_told = kinds::of(spec).stages(spec.world()).contains(&RunStage::Rendezvous);
+    let is_passed_on = spec.kind == JobKind::Horovod && spec.options.delegate.is_some();
+    (!is_told && !is_passed_on).then(|| {
+        format!(
+            "--start-timeout {seconds} has no effect: ranks of kind {} do not tell when they are connected; give the              program a timeout, as torch's init_process_group(timeout=…).",
+            spec.kind.name()
+        )
+    })
 }
 
 /// What MIG slices can't do: a process uses one of them, and NCCL connects no two of one GPU.

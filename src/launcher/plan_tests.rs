@@ -39,6 +39,23 @@ fn hosts_that_are_passed_over_are_told_with_the_reason() {
 }
 
 #[test]
+fn a_time_for_a_rendezvous_of_which_nothing_tells_is_said_to_have_no_effect() {
+    let hosts = [cpu_host("local", 2)];
+    let remarks = |kind: JobKind, ranks: u32, seconds: Option<u32>| {
+        let mut asked = request("python t.py", PlacementSpec::Count(Some(ranks)));
+        asked.kind = Some(kind);
+        asked.options.start_timeout_s = seconds;
+        planned(&asked, &hosts).remarks
+    };
+    let told = "--start-timeout 3 has no effect: ranks of kind torch do not tell when they are connected; give the program \
+                a timeout, as torch's init_process_group(timeout=…).";
+    assert_eq!(remarks(JobKind::Torch, 2, Some(3)), [told]);
+    assert!(remarks(JobKind::Torch, 2, None).is_empty());
+    assert!(remarks(JobKind::Torch, 1, Some(3)).is_empty(), "one rank waits for none");
+    assert!(remarks(JobKind::Native, 2, Some(3)).is_empty(), "its ranks tell");
+}
+
+#[test]
 fn a_plan_that_stood_on_a_form_is_a_run_of_the_moment_it_was_started_in() {
     let hosts = [cpu_host("local", 2)];
     let begun = planned(&request("true", PlacementSpec::Count(None)), &hosts).asked_for(Stamp(9));

@@ -14,9 +14,11 @@ mod tensorboard;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use hvtui::domain::event::{Event, Origin};
-use hvtui::domain::ids::Rank;
+use hvtui::domain::ids::{HostId, Rank};
+use hvtui::domain::run::Slot;
 use hvtui::domain::timing::{Phase, StepTiming};
 use hvtui::record::{Player, Reader};
 use serde_json::Value;
@@ -304,6 +306,37 @@ fn the_table_of_waits_is_what_the_ticks_say() {
     }
     let report = assert_fits("run-report", &person.run(&["report", "back.mcap", "--json"]));
     assert!(report["ranks"].as_array().unwrap().iter().all(|rank| rank["last_in"].is_u64()), "{report:#}");
+}
+
+/// By the waits that its ranks tell, as in a report: no clocks are compared, neither here nor there.
+#[test]
+fn who_came_last_is_the_same_in_horovods_shape_and_its_first_step_is_unknown() {
+    let person = Person::new(1);
+    let mut run = events::run(2, 40);
+    for envelope in &mut run {
+        let Event::RunCreated { spec } = &mut envelope.event else { continue };
+        for placement in &mut Arc::make_mut(spec).placements {
+            (placement.host, placement.local_rank) = (HostId::from("gpu-a"), placement.rank.0);
+            placement.slot = Slot::Cpu { index: placement.rank.0 };
+        }
+    }
+    write(&person.home().join("own.mcap"), &run);
+    let timeline = said(&person.run(&["export", "own.mcap", "--to", "horovod"]));
+    std::fs::write(person.home().join("timeline.json"), timeline).unwrap();
+    imported(&person, &["timeline.json", "-o", "back.mcap"]);
+    let report = |file: &str| assert_fits("run-report", &person.run(&["report", file, "--json"]));
+    let (own, back) = (report("own.mcap"), report("back.mcap"));
+    for rank in 0..2_usize {
+        for figure in ["last_in", "wait_caused_us"] {
+            let [own, back] = [&own, &back].map(|report| report["ranks"][rank][figure].as_u64());
+            assert!(own > Some(0) && own == back, "rank {rank}: {figure} {own:?}, and then {back:?}");
+        }
+    }
+    let first = |report: &Value| report["steps"]["warm_up_us"].as_u64();
+    assert!(first(&own).is_some() && first(&back).is_none(), "{back:#}");
+    assert!(!said(&person.run(&["report", "back.mcap"])).contains("the first step took"));
+    // a broadcast tells when it began
+    assert!(first(&report(&fixture("horovod.json"))).is_some());
 }
 
 #[test]

@@ -299,9 +299,12 @@ fn numbers_for_prometheus_are_served_on_a_loopback_port() {
     assert!(ended.stdout.is_empty(), "{}", String::from_utf8_lossy(&ended.stdout));
     assert!(std::net::TcpStream::connect(address).is_err(), "the port is closed");
 
-    for (wrong, why) in
-        [("0.0.0.0:9400", "no authentication"), ("gpu-a:9400", "ssh -L"), ("9400", "127.0.0.1:9400")]
-    {
+    for (wrong, why) in [
+        ("0.0.0.0:9400", "no authentication"),
+        ("gpu-a:9400", "ssh -L"),
+        ("9400", "127.0.0.1:9400"),
+        ("127.0.0.1:9400x", "'9400x' is no TCP port; for a file give ./127.0.0.1:9400x"),
+    ] {
         let out = hvtui(home, &["watch", "--prometheus", wrong]);
         let said = String::from_utf8_lossy(&out.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(out.status.code(), Some(64), "{wrong}: {said}");

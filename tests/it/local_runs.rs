@@ -364,9 +364,15 @@ fn the_steps_of_a_detached_run_lie_where_they_happened() {
     let report: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
     // the first one warms up
     assert_eq!(report["steps"]["length"]["count"], steps - 1, "{report:#}");
+    let found = report["findings"].as_array().unwrap();
+    assert!(found.iter().all(|one| one["words"] != "the recording is not complete"), "{report:#}");
     let recording = glob::glob(&format!("{}/.local/state/hvtui/runs/*/run.mcap", person.home().display()));
     let mut player = Player::open(&recording.unwrap().next().unwrap().unwrap()).unwrap();
     let state = player.state();
+    let at = person.recorded()["outcome"]["at"].as_str().expect("when it ended").to_owned();
+    let at = chrono::DateTime::parse_from_rfc3339(&at).unwrap().timestamp_micros();
+    let behind_us = state.end.micros_since(Stamp(at));
+    assert!((-1_000..1_000_000).contains(&behind_us), "the replay ends {behind_us} µs behind the run");
     let (mut world, mut reached) = (World::default(), Vec::new());
     for tenth in 0..=10 {
         player.seek(state.start.plus_micros(state.end.micros_since(state.start) * tenth / 10));

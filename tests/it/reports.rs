@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::common::built;
 use crate::common::in_time::OutputInTime;
+use crate::common::processes::until;
 use crate::common::terminal::Terminal;
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
@@ -192,6 +193,25 @@ fn a_job_without_steps_has_a_report() {
     assert!(json["incidents"].as_array().unwrap().iter().any(failed), "{json:#}");
     let diff = said(&person.run(&["diff", "last", "last"]));
     assert!(diff.contains("neither run told steps") && diff.contains("nothing that is recorded"), "{diff}");
+}
+
+/// A rank that prints nothing tells no time: its host does, each second.
+#[test]
+fn a_run_that_has_become_quiet_is_told_up_to_now() {
+    let person = Person::new(1);
+    let script = "echo begun; exec sleep 600";
+    let run =
+        person.hvtui(&["run", "-np", "1", "--name", "quiet", "--", "sh", "-c", script]).spawn().unwrap();
+    until("a report of the seconds in which it was quiet", || {
+        let out = person.run(&["report", "quiet", "--json"]);
+        let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
+        json["live"] == true && json["duration_us"].as_u64() > Some(6_000_000)
+    });
+    let report = said(&person.run(&["report", "quiet"]));
+    assert!(report.contains("\n  it goes on: these are its figures so far\n"), "{report}");
+    said(&person.run(&["stop", "last"]));
+    let out = run.output_in_time().unwrap();
+    assert!(text(&out.stdout).contains("begun"), "{out:?}");
 }
 
 #[test]

@@ -139,6 +139,13 @@ fn what_fails_is_red_with_its_words_and_the_command_that_repeats_it() {
         (step(&told, "doctor")["mark"].as_str(), step(&told, "shm")["mark"].as_str()),
         (Some("bad"), Some("good"))
     );
+    // whether the doctor is asked for or not
+    let ended = client.run(&["smoke", "--json", "--only", "shm"]);
+    let told = json(&ended);
+    let doctor = step(&told, "doctor");
+    assert_eq!((ended.code, &told["failed"], &doctor["place"]), (1, &1.into(), &"1 of 2 hosts".into()));
+    assert!(doctor["words"][0].as_str().unwrap().starts_with("n2: "), "{told:#}");
+    assert_eq!(step(&told, "shm")["mark"], "good");
 }
 
 /// A data set whose ranks wait for its first byte until they are ended.

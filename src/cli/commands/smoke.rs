@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::time;
 use unicode_width::UnicodeWidthStr;
 
-use self::judge::{Ran, Row, judge};
+use self::judge::{Ran, Row, judge, not_reached};
 use self::steps::{Asked, Facts, Plan, STEPS, Step, plan};
 use super::doctor;
 use crate::cli::args::SmokeArgs;
@@ -107,6 +107,15 @@ impl Trial<'_> {
         if self.wants("doctor") {
             let seconds = since(begun);
             self.told(Row { seconds, ..of_doctor(&matrix) })?;
+        } else {
+            let down = examined.hosts().filter_map(|(host, reached)| match reached {
+                Reached::Down(why) => Some((host.to_string(), why.clone())),
+                Reached::Waiting | Reached::Up(..) => None,
+            });
+            let down: Vec<(String, String)> = down.collect();
+            if !down.is_empty() {
+                self.told(not_reached(&down, names.len()))?;
+            }
         }
         let facts: Vec<Facts> =
             examined.hosts().filter_map(|(host, reached)| self.facts(host, reached, &matrix)).collect();

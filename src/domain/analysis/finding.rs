@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::figures::{RunAnalysis, SlowStep, Span, WhatIf};
+use super::figures::{Episode, RunAnalysis, SlowStep, Span, WhatIf};
 use super::what_if::matters;
 use super::{gpu_finding, latecomer, metrics, silence};
 use crate::domain::event::UNTICKED;
@@ -30,6 +30,8 @@ const SLOW_MOST: usize = 16;
 const UNEVEN_FROM: f64 = 2.0;
 /// Steps that become longer or shorter by this share over the run.
 const DRIFT_FROM: f64 = 0.10;
+/// So many more times in which a rank was a straggler are told.
+const OTHERS: usize = 3;
 /// A start that takes this share of the run, and so long, microseconds.
 const START_FROM: f64 = 0.2;
 const START_LEAST_US: u64 = 30_000_000;
@@ -182,7 +184,7 @@ fn stalled(run: &RunAnalysis) -> Option<Finding> {
     if !may_have_hung || since < silence_us(Some(longest.into())) {
         return None;
     }
-    let before = if run.outcome.is_some() { "before its end" } else { "until now" };
+    let before = if run.outcome.is_some() { "before its end" } else { "so far" };
     let place = run.stands.as_deref().and_then(|words| words.split_once(": "));
     let place = place.map_or_else(String::new, |(_, ranks)| format!(": {ranks}"));
     let words = format!("no rank took a step for {} {before}{place}", short_duration_us(since));
@@ -237,25 +239,50 @@ fn late(run: &RunAnalysis) -> Vec<Finding> {
         told.push(rank);
         found.push(finding);
     }
-    let untold = run.stragglers.iter().filter(|episode| !told.contains(&episode.rank));
-    if let Some(worst) = untold.max_by(|a, b| a.share.total_cmp(&b.share)) {
-        let to = worst.to_step.map_or_else(|| "the end".to_owned(), |step| format!("step {step}"));
+    let untold = || run.stragglers.iter().filter(|episode| !told.contains(&episode.rank));
+    if let Some(worst) = untold().max_by(|a, b| a.share.total_cmp(&b.share)) {
         let place = worst.phase.map_or_else(String::new, |phase| format!(", late {}", phase.words()));
+        let which = match worst.to_step {
+            Some(to) => format!("in {}", steps_words(worst.from_step, to)),
+            None => format!("from step {} on", worst.from_step),
+        };
+        let others = others_words(worst, &untold().collect::<Vec<_>>());
         let finding = Finding::new(
             worst.share,
-            format!("{} was a straggler for a while{place}", rank_words(run, worst.rank)),
-            format!(
-                "step {} to {to}: +{} a step ({})",
-                worst.from_step,
-                short_duration_us(worst.cost_us),
-                percent(worst.share)
-            ),
+            format!("{} was a straggler {which}{place}", rank_words(run, worst.rank)),
+            format!("+{} a step ({}){others}", short_duration_us(worst.cost_us), percent(worst.share)),
         );
         let to_step = worst.to_step.or(run.steps.last).unwrap_or(worst.from_step);
         let span = Some(Span { from_step: worst.from_step, to_step });
         found.push(Finding { span, ..finding.seen_at(Place::Step(worst.from_step)) });
     }
     found
+}
+
+/// `steps 201 to 216`, `step 7`.
+fn steps_words(from: u64, to: u64) -> String {
+    if from == to { format!("step {from}") } else { format!("steps {from} to {to}") }
+}
+
+/// `; also in steps 120 to 171, rank 2 from step 900 on`: the other times in which a rank was a straggler, in their order.
+fn others_words(worst: &Episode, all: &[&Episode]) -> String {
+    let others = || all.iter().filter(|episode| **episode != worst);
+    let words = others().take(OTHERS).map(|episode| {
+        let rank = if episode.rank == worst.rank { String::new() } else { format!("rank {} ", episode.rank) };
+        match episode.to_step {
+            Some(to) => format!("{rank}in {}", steps_words(episode.from_step, to)),
+            None => format!("{rank}from step {} on", episode.from_step),
+        }
+    });
+    let mut words: Vec<String> = words.collect();
+    if words.is_empty() {
+        return String::new();
+    }
+    let more = others().count().saturating_sub(OTHERS);
+    if more > 0 {
+        words.push(counted(more, "more time"));
+    }
+    format!("; also {}", words.join(", "))
 }
 
 fn worst_episode(run: &RunAnalysis, rank: Rank) -> Option<Place> {
@@ -265,7 +292,7 @@ fn worst_episode(run: &RunAnalysis, rank: Rank) -> Option<Place> {
 }
 
 /// A rank that comes last again and again, of which the phases do not tell where it loses the time.
-fn last(run: &RunAnalysis) -> Option<(Rank, Finding)> {
+pub(super) fn last(run: &RunAnalysis) -> Option<(Rank, Finding)> {
     let judged = run.steps.judged;
     let steps_us = run.steps.length.filter(|_| run.steps.aligned)?.mean_us * judged as f64;
     let is_told = |rank: Rank| run.what_if.iter().any(|line| line.rank == rank);
@@ -471,15 +498,13 @@ fn start(run: &RunAnalysis) -> Option<Finding> {
 fn missing(run: &RunAnalysis) -> Option<Finding> {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(run.gaps.damage.clone());
-    let lost = |span: &Span| match span.to_step - span.from_step {
-        0 => format!("step {}", span.from_step),
-        _ => format!("steps {} to {}", span.from_step, span.to_step),
-    };
-    let lost: Vec<String> = run.gaps.steps.iter().map(lost).collect();
+    let lost = run.gaps.steps.iter().map(|span| steps_words(span.from_step, span.to_step));
+    let lost: Vec<String> = lost.collect();
     if !lost.is_empty() {
         parts.push(format!("{} missing", lost.join(", ")));
     }
-    if run.gaps.unattended_us > 0 {
+    // the hosts of one that has ended have told what happened then; what they no longer had is among the rest
+    if run.gaps.unattended_us > 0 && run.outcome.is_none() {
         parts.push(format!("not followed for {}", short_duration_us(run.gaps.unattended_us)));
     }
     let dropped = run.gaps.dropped.iter().filter(|gap| gap.what != UNTICKED);

@@ -2,7 +2,7 @@
 
 use super::chance::is_surely_off;
 use super::figures::RunAnalysis;
-use super::finding::{Finding, rank_words};
+use super::finding::{Finding, last, rank_words};
 use crate::domain::ids::Rank;
 use crate::domain::units::{counted, short_duration_us};
 
@@ -30,7 +30,8 @@ struct Latecomer {
 
 pub(super) fn finding(run: &RunAnalysis) -> Option<Finding> {
     let late = by_trace(run).or_else(|| by_nccl(run))?;
-    let is_told = run.what_if.iter().any(|line| line.rank == late.rank);
+    let is_told = run.what_if.iter().any(|line| line.rank == late.rank)
+        || last(run).is_some_and(|(rank, _)| rank == late.rank);
     let matters = late.of >= LEAST && late.wait_us >= LEAST_WAIT_US;
     if is_told || !matters || !late.is_sure {
         return None;
@@ -81,13 +82,18 @@ fn by_nccl(run: &RunAnalysis) -> Option<Latecomer> {
 #[cfg(test)]
 mod tests {
     use crate::domain::analysis::findings;
-    use crate::domain::analysis::fixtures::{Told, spec};
+    use crate::domain::analysis::fixtures::{Told, spec, timing};
     use crate::domain::event::Event;
     use crate::domain::ids::Rank;
     use crate::domain::outcome::RunEnd;
+    use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
     use crate::domain::wait_table::{RankWaits, WaitSpread, WaitTable};
 
     fn told(last_in: [u64; 2]) -> Vec<String> {
+        told_of(Told::new(spec(2)), last_in)
+    }
+
+    fn told_of(mut told: Told, last_in: [u64; 2]) -> Vec<String> {
         let spread = |mean_us| WaitSpread { mean_us, ..WaitSpread::default() };
         let rank = |number: usize| RankWaits {
             rank: Rank(number as u32),
@@ -103,7 +109,6 @@ mod tests {
             told: 40,
             ranks: vec![rank(0), rank(1)],
         };
-        let mut told = Told::new(spec(2));
         told.whole(Event::WaitsTold { waits: Box::new(waits) });
         let found = findings(&told.finish(RunEnd::Finished));
         found.into_iter().map(|finding| format!("{}; {}", finding.words, finding.evidence)).collect()
@@ -114,5 +119,19 @@ mod tests {
         let words = "rank 1 (gpu-a:1) comes last to the collectives: the other waits 3.0 ms for it; last in 39 of 40 collectives";
         assert_eq!(told([1, 39]), [words]);
         assert_eq!(told([18, 22]), [""; 0]);
+    }
+
+    #[test]
+    fn a_rank_of_which_the_steps_tell_that_it_comes_last_is_told_once() {
+        let mut all = Told::new(spec(2));
+        for step in 1..=40 {
+            for (rank, dur_us) in [(0, 20_000), (1, 0)] {
+                let spans = vec![PhaseSpan { phase: Phase::Wait, start_us: 0, dur_us }];
+                all.step(rank, StepTiming { spans, dur_us: 50_000, ..timing(step, [0; 6]) });
+            }
+        }
+        let found = told_of(all, [1, 39]);
+        assert!(found[0].starts_with("rank 1 (gpu-a:1) comes last to the allreduce: "), "{found:#?}");
+        assert!(!found.iter().any(|words| words.contains("to the collectives")), "{found:#?}");
     }
 }

@@ -40,7 +40,7 @@ use self::part::HostClock;
 use self::silence::Silences;
 use self::steps::Steps;
 use crate::domain::clock_fit::{ClockFit, ClockSample};
-use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::event::{Envelope, Event, Origin, UNBEGUN};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::GapReason;
 use crate::domain::nccl_timing::NcclTimings;
@@ -79,6 +79,8 @@ pub struct Analyzer {
     counting: bool,
     /// The hosts of the run, how well their clocks are known, and on which of them each rank is.
     hosts: Vec<HostId>,
+    /// When each of them told something last.
+    heard: Vec<Option<Stamp>>,
     clocks: Vec<HostClock>,
     fits: Vec<ClockFit>,
     host_of: Vec<usize>,
@@ -105,6 +107,8 @@ pub struct Analyzer {
     unattended: Vec<(Stamp, Stamp)>,
     silences: Silences,
     waits: Option<WaitTable>,
+    /// How long the first step took is not known.
+    is_unbegun: bool,
 }
 
 impl Analyzer {
@@ -116,6 +120,7 @@ impl Analyzer {
         Self {
             counting: true,
             clocks: (0..hosts.len()).map(|host| HostClock { host, unsure_us: 0 }).collect(),
+            heard: vec![None; hosts.len()],
             fits: vec![ClockFit::default(); hosts.len()],
             host_of: spec.placements.iter().map(|placement| place(&placement.host)).collect(),
             hosts,
@@ -142,6 +147,7 @@ impl Analyzer {
             unattended: Vec::new(),
             silences: Silences::default(),
             waits: None,
+            is_unbegun: false,
             choice,
             spec,
         }
@@ -173,6 +179,7 @@ impl Analyzer {
                 if let Event::ClockSampled { sample } = event {
                     self.clock(host, *sample);
                 }
+                self.heard_at(at, host, event);
                 if counting && self.hosts.contains(host) {
                     match event {
                         Event::LinkChanged { state } => self.silences.take(at, host, state),
@@ -204,6 +211,26 @@ impl Analyzer {
 
     fn seen_at(&mut self, at: Stamp) {
         self.last_at = Some(self.last_at.map_or(at, |last| last.max(at)));
+    }
+
+    /// A host has told something, though its ranks may not. A change of the link to it is the client's word.
+    fn heard_at(&mut self, at: Stamp, host: &HostId, event: &Event) {
+        let known = self.hosts.iter().position(|other| other == host);
+        let known = known.filter(|_| !matches!(event, Event::LinkChanged { .. }));
+        if let Some(heard) = known.and_then(|known| self.heard.get_mut(known)) {
+            *heard = (*heard).max(Some(at));
+        }
+    }
+
+    /// Where the run ends, and up to when it is known what each of its ranks does. A run that goes on is told up to the last word of
+    /// its hosts, which comes each second however still the ranks stand; a host that is not heard may have ranks that go on.
+    fn ends(&self) -> (Option<Stamp>, Option<Stamp>) {
+        if let Some(outcome) = &self.outcome {
+            let end = outcome.at.or(self.last_at);
+            return (end, end);
+        }
+        let heard = || self.heard.iter().copied();
+        (self.last_at.max(heard().max().flatten()), self.last_at.max(heard().min().flatten()))
     }
 
     /// A ping to a host: the fastest tells how well its clock is known.
@@ -246,6 +273,7 @@ impl Analyzer {
                 self.end_of_stragglers();
             }
             Event::RunEnded { outcome } => self.outcome = Some(outcome.clone()),
+            Event::Gap { what, .. } if what == UNBEGUN => self.is_unbegun = true,
             Event::Gap { what, dropped } => self.dropped(what, *dropped),
             Event::WaitsTold { waits } if self.counting => self.waits = Some((**waits).clone()),
             _ => {}

@@ -87,16 +87,23 @@ impl Stands {
 
 #[cfg(test)]
 mod tests {
-    use crate::domain::analysis::fixtures::{START, Told, spec, timing};
+    use crate::domain::analysis::fixtures::{START, Told, blank_sample, spec, timing};
     use crate::domain::analysis::{RunAnalysis, findings};
-    use crate::domain::event::Event;
-    use crate::domain::outcome::RunEnd;
+    use crate::domain::event::{Event, Origin};
+    use crate::domain::host::LinkState;
+    use crate::domain::ids::HostId;
+    use crate::domain::outcome::{RunEnd, RunOutcome};
+    use crate::domain::run::RunSpec;
     use crate::domain::standstill::StalledPhase;
     use crate::domain::timing::Phase;
 
     /// 200 steps of two ranks; in step 172 a signal stops rank 1 for 26 s, while it waits as the other does.
     fn stopped(steps: u64) -> Told {
-        let mut told = Told::new(spec(2));
+        stopped_of(spec(2), steps)
+    }
+
+    fn stopped_of(spec: RunSpec, steps: u64) -> Told {
+        let mut told = Told::new(spec);
         for step in 1..=steps {
             let held = step == 172;
             // told once, when it has lasted for a second
@@ -139,8 +146,40 @@ mod tests {
         told.line(0, "waiting");
         let run = told.analyzer.finish(None);
         let told =
-            "no rank took a step for 26.1 s until now: rank 1 stopped by a signal in wait; rank 0 in wait";
+            "no rank took a step for 26.1 s so far: rank 1 stopped by a signal in wait; rank 0 in wait";
         assert_eq!(words(&run)[0], told);
+    }
+
+    /// Ranks that stand still tell nothing: the time is that of their hosts, one of which may not be heard.
+    #[test]
+    fn a_run_that_hangs_is_told_up_to_the_last_word_of_its_hosts() {
+        let hung = |both: bool| {
+            let mut spec = spec(2);
+            spec.placements[1].host = HostId::from("gpu-b");
+            let mut told = stopped_of(spec, 172);
+            told.host(blank_sample());
+            told.tell(Origin::Host(HostId::from("gpu-b")), blank_sample());
+            told.wait(8);
+            // what the client says of a link is no word of the host
+            told.tell(Origin::Host(HostId::from("gpu-b")), Event::LinkChanged { state: LinkState::Up });
+            told.host(blank_sample());
+            if both {
+                told.tell(Origin::Host(HostId::from("gpu-b")), blank_sample());
+            }
+            told.analyzer.finish(None)
+        };
+        let silent_us = |run: &RunAnalysis| run.after_last_step_us.map(|us| us / 100_000);
+        let (run, unheard) = (hung(true), hung(false));
+        assert_eq!((run.duration_us, silent_us(&run)), (Some(44_360_000), Some(341)));
+        assert!(words(&run)[0].starts_with("no rank took a step for 34.1 s so far: rank 1"), "{run:?}");
+        assert_eq!((unheard.duration_us, silent_us(&unheard)), (Some(44_360_000), Some(261)));
+        // of a run that has ended its hosts tell more, too
+        let mut told = stopped(200);
+        told.whole(Event::RunEnded { outcome: RunOutcome::new(RunEnd::Finished, "all ranks done") });
+        told.wait(60);
+        told.host(blank_sample());
+        let ended = told.analyzer.finish(None);
+        assert_eq!(ended.after_last_step_us, Some(0));
     }
 
     #[test]

@@ -27,12 +27,13 @@ const LEFT_OUT: f64 = 0.05;
 const WHAT_IFS: usize = 5;
 
 pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
+    let (ended_at, known_until) = analyzer.ends();
     let Analyzer {
         choice, spec, mut telemetry, logs, metrics, steps, episodes, collectives, silences, ..
     } = analyzer;
+    let steps = if analyzer.is_unbegun { without_first(steps) } else { steps };
     let created = spec.created;
     let outcome = analyzer.outcome;
-    let ended_at = outcome.as_ref().and_then(|outcome| outcome.at).or(analyzer.last_at);
     let mut unattended = analyzer.unattended;
     before_end(&mut unattended, outcome.as_ref().and_then(|outcome| outcome.at).unwrap_or(Stamp(i64::MAX)));
     let lengths_us = unattended.iter().map(|(from, to)| to.micros_since(*from).unsigned_abs());
@@ -66,7 +67,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .map(|first| first.micros_since(created).max(0).unsigned_abs()),
         after_last_step_us: analyzer
             .last_step_at
-            .and_then(|last| Some(ended_at?.micros_since(last).max(0).unsigned_abs())),
+            .and_then(|last| Some(known_until?.micros_since(last).max(0).unsigned_abs())),
         live: false,
         outcome: outcome.as_ref().map(|outcome| outcome.summary.clone()),
         stopped: outcome.as_ref().is_some_and(crate::domain::outcome::RunOutcome::is_stopped),
@@ -121,6 +122,15 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             ended: steps.ended,
         },
     }
+}
+
+/// Where nothing tells when the first step began, it has no length.
+fn without_first(mut steps: Steps) -> Steps {
+    steps.warm_us = None;
+    for rank in steps.ranks.values_mut() {
+        rank.first_us = None;
+    }
+    steps
 }
 
 /// What would be gained without the time that a rank is late by in a phase, the most first.

@@ -527,10 +527,12 @@ fn what_is_missing_is_counted() {
     let since = told.at;
     told.wait(60);
     told.whole(Event::Attached { since: Some(since), until: None });
+    let open = told.analyzer.clone().finish(None);
+    assert_eq!(findings(&open)[0].evidence, "not followed for 01:00; 7 dropped: telemetry; 12 M of logs");
     let run = told.finish(RunEnd::Finished);
     assert_eq!(run.gaps.dropped, [Counted { what: "telemetry".to_owned(), count: 7 }]);
     assert_eq!(run.gaps.unattended_us, 60_000_000);
-    assert_eq!(findings(&run)[0].evidence, "not followed for 01:00; 7 dropped: telemetry; 12 M of logs");
+    assert_eq!(findings(&run)[0].evidence, "7 dropped: telemetry; 12 M of logs");
 }
 
 #[test]
@@ -544,6 +546,24 @@ fn steps_without_the_ranks_ticks_are_not_missing() {
 }
 
 #[test]
+fn a_first_step_has_no_length_where_nothing_tells_when_it_began() {
+    let told = |is_unbegun: bool| {
+        let mut told = Told::new(spec(2));
+        for step in 1..=5 {
+            (0..2).for_each(|rank| told.step(rank, timing(step, [10, 20, 30, 0, 0, 10])));
+        }
+        if is_unbegun {
+            told.whole(Event::Gap { what: UNBEGUN.to_owned(), dropped: 1 });
+        }
+        told.finish(RunEnd::Finished)
+    };
+    let (known, run) = (told(false), told(true));
+    assert_eq!((known.steps.warm_up_us, known.ranks[1].warm_up_us), (Some(70_000), Some(70_000)));
+    assert_eq!((run.steps.warm_up_us, run.ranks[1].warm_up_us), (None, None));
+    assert_eq!((run.steps.length, run.gaps.dropped), (known.steps.length, Vec::new()), "nothing is lost");
+}
+
+#[test]
 fn what_was_not_followed_ends_with_the_run() {
     let mut told = Told::new(spec(1));
     let since = told.at;
@@ -554,6 +574,7 @@ fn what_was_not_followed_ends_with_the_run() {
     told.whole(Event::Attached { since: Some(since), until: Some(told.at) });
     let run = told.finish_at(RunEnd::Finished, ended);
     assert_eq!(run.gaps.unattended_us, 30_000_000);
+    assert_eq!(findings(&run), [], "all that its hosts had was read");
 }
 
 #[test]
@@ -661,7 +682,37 @@ fn a_straggler_that_no_phase_accounts_for_comes_last_all_the_same() {
         found[0].words,
         "rank 1 (gpu-a:1) comes last to the allreduce: without that, steps would be 40 % shorter"
     );
-    assert!(!found.iter().any(|finding| finding.words.contains("straggler for a while")), "{found:#?}");
+    assert!(!found.iter().any(|finding| finding.words.contains("was a straggler")), "{found:#?}");
+}
+
+/// It costs too little of the run for what would be gained without it.
+#[test]
+fn a_straggler_is_told_with_its_steps_and_the_other_times() {
+    let told = |to_steps: &[Option<u64>]| {
+        let mut run = late_run(2000, 0);
+        let episode = |(number, to_step): (usize, &Option<u64>)| Episode {
+            rank: Rank(u32::from(number != 2)),
+            from_step: 100 * (number as u64 + 1),
+            to_step: *to_step,
+            cost_us: 20_000 / (number as u64 + 1),
+            share: 0.25 / (number as f64 + 1.0),
+            phase: (number == 0).then_some(Lost::Data),
+        };
+        run.stragglers = to_steps.iter().enumerate().map(episode).collect();
+        let found = findings(&run).into_iter().find(|finding| finding.words.contains("straggler")).unwrap();
+        (found.words, found.evidence, found.span)
+    };
+    let span = |to_step| Some(Span { from_step: 100, to_step });
+    let (words, evidence, steps) = told(&[None]);
+    assert_eq!(words, "rank 1 (gpu-a:1) was a straggler from step 100 on, late in data");
+    assert_eq!((evidence.as_str(), steps), ("+20 ms a step (25 %)", span(2000)));
+    let (words, evidence, steps) = told(&[Some(171), Some(240), None]);
+    assert_eq!(words, "rank 1 (gpu-a:1) was a straggler in steps 100 to 171, late in data");
+    assert_eq!(evidence, "+20 ms a step (25 %); also in steps 200 to 240, rank 0 from step 300 on");
+    assert_eq!(steps, span(171));
+    let (_, evidence, _) = told(&[Some(171), Some(200), None, Some(450), Some(520), None]);
+    let others = "in step 200, rank 0 from step 300 on, in steps 400 to 450, 2 more times";
+    assert_eq!(evidence, format!("+20 ms a step (25 %); also {others}"));
 }
 
 #[test]

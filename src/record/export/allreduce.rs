@@ -61,6 +61,19 @@ impl Allreduce {
         self.arrivals.iter().min_by_key(|arrival| arrival.wait_us)
     }
 
+    /// When each rank came to it by the waits that they tell: before the last one by how much longer it waited. So no clocks are
+    /// compared.
+    pub(super) fn arrivals_by_waits(&self) -> Vec<(i64, TrainerId)> {
+        let Some(last) = self.last() else { return Vec::new() };
+        let before = |arrival: &Arrival| {
+            let us = i64::try_from(arrival.wait_us.saturating_sub(last.wait_us)).unwrap_or(i64::MAX);
+            last.came.saturating_sub(us.saturating_mul(1_000))
+        };
+        let mut all: Vec<_> = self.arrivals.iter().map(|arrival| (before(arrival), arrival.id)).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// From the first arrival to the last departure.
     pub(super) fn span(&self) -> Option<Span> {
         let came = self.arrivals.iter().map(|arrival| arrival.came).min()?;
@@ -158,6 +171,9 @@ mod tests {
         let whole = meetings.take(2, Rank(1).into(), &late, (2_000, 102_000)).unwrap();
         assert_eq!(whole.last().map(|arrival| (arrival.id.rank, arrival.came)), Some((Rank(1), 73_000)));
         assert_eq!(whole.span(), Some((11_000, 82_000)));
+        let by_waits: Vec<(i64, u32)> =
+            whole.arrivals_by_waits().iter().map(|(came, id)| (*came, id.number)).collect();
+        assert_eq!(by_waits, [(13_000, 0), (73_000, 1)], "60 µs of wait, by whichever clock");
         let [early, late] = &whole.arrivals[..] else { panic!("{whole:?}") };
         assert_eq!((early.first(), early.last()), (Some((11_000, 71_000)), Some((71_000, 80_000))));
         assert_eq!((late.first(), late.last()), (Some((73_000, 82_000)), Some((73_000, 82_000))));

@@ -54,9 +54,9 @@ impl Horovod {
     fn allreduce(&mut self, out: &mut Out<'_>, run: &Run<'_>, allreduce: &Allreduce) -> io::Result<()> {
         let micros = |at: i64| (at.div_euclid(1_000)).saturating_sub(run.start.0);
         let begun = allreduce.arrivals.iter().map(|arrival| arrival.step.0).min();
-        let (Some(begun), Some((first, end))) = (begun, allreduce.span()) else { return Ok(()) };
-        let mut ticks: Vec<_> = allreduce.arrivals.iter().map(|arrival| (arrival.came, arrival.id)).collect();
-        ticks.sort_unstable();
+        let (Some(begun), Some((_, end))) = (begun, allreduce.span()) else { return Ok(()) };
+        let mut ticks = allreduce.arrivals_by_waits();
+        let first = ticks.first().map_or(end, |(came, _)| *came);
         let together = micros(ticks.last().map_or(first, |(came, _)| *came)).max(self.last);
         let together = together.max(micros(begun));
         ticks.retain(|(_, id)| run.chosen.has_trainer(*id));

@@ -18,7 +18,7 @@ use super::summary::{Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::trace_event::TraceEvent;
 use super::waits::{Waits, length};
-use crate::domain::event::{Event, UNTICKED};
+use crate::domain::event::{Event, UNBEGUN, UNTICKED};
 use crate::domain::hooks::HookFacts;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::JobKind;
@@ -91,6 +91,8 @@ pub(super) struct Timeline<'a> {
     done: Vec<Collective>,
     /// When the step before ended: the open one began then.
     began: Option<i64>,
+    /// Nothing tells when the first step began.
+    is_unbegun: bool,
     last_size: usize,
     ranks: u32,
     written: u64,
@@ -114,6 +116,7 @@ impl<'a> Timeline<'a> {
             running: 0,
             done: Vec::new(),
             began: None,
+            is_unbegun: false,
             last_size: 0,
             ranks: 0,
             written: 0,
@@ -282,6 +285,7 @@ impl<'a> Timeline<'a> {
         let first = done.iter().map(|one| one.first).min().unwrap_or(ended);
         // a step that overlaps the one before begins where that ended
         let start = self.began.unwrap_or(first);
+        self.is_unbegun |= self.began.is_none();
         self.began = Some(ended.max(start));
         self.last_size = done.len();
         let number = self.step;
@@ -415,12 +419,17 @@ impl<'a> Timeline<'a> {
             ));
         }
         let silent_run = Event::Gap { what: UNTICKED.to_owned(), dropped: silent };
+        // where there is no other step, the whole file is taken for it
+        let is_unbegun = self.is_unbegun && self.steps.count > 1;
         let end = Stamp(self.base()).plus_micros(self.clock.now());
         let Some(mut target) = self.target else {
             return Err(self.asked.nothing("no collective was recorded"));
         };
         if silent > 0 {
             target.of_run(end, silent_run)?;
+        }
+        if is_unbegun {
+            target.of_run(end, Event::Gap { what: UNBEGUN.to_owned(), dropped: 1 })?;
         }
         Ok(Folded {
             told_ranks: self.ranks,

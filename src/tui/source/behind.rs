@@ -71,10 +71,19 @@ impl Behind {
     /// Takes an envelope in at `now`. Gives those that can be recorded now.
     pub(super) fn take(&mut self, envelope: Envelope, now: HostTime) -> Vec<Envelope> {
         self.taken = now;
-        if let (Some(shown), Event::RunEnded { .. }) = (&mut self.shown, &envelope.event) {
-            shown.end = Some(Box::new(envelope.clone()));
+        let end = is_end_of_run(&envelope).then(|| envelope.clone());
+        let is_end = end.is_some();
+        let released = self.place(envelope, is_end, now);
+        if let (Some(shown), Some(end)) = (&mut self.shown, end) {
+            // who shows it is told when it ended, not when that was heard
+            let at = released.iter().rfind(|one| is_end_of_run(one)).map_or(end.at, |placed| placed.at);
+            shown.end = Some(Box::new(Envelope { at, ..end }));
         }
-        let is_end = matches!(envelope.event, Event::RunEnded { .. });
+        released
+    }
+
+    /// The same without the end for who shows it.
+    fn place(&mut self, envelope: Envelope, is_end: bool, now: HostTime) -> Vec<Envelope> {
         let Some(catch_up) = &mut self.catch_up else { return self.in_order(vec![envelope]) };
         let was_awaiting = catch_up.is_awaiting();
         let (mut released, is_present) = catch_up.take(envelope);
@@ -152,6 +161,10 @@ impl Behind {
         let Shown { run, mut world, end, .. } = self.shown?;
         Some((Box::new(world.runs.remove(&run)?), end))
     }
+}
+
+fn is_end_of_run(envelope: &Envelope) -> bool {
+    matches!(envelope.event, Event::RunEnded { .. })
 }
 
 /// Whether a run's envelope is given at once to who shows it, though the run is behind: its hosts tell of themselves.

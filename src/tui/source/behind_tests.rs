@@ -75,11 +75,15 @@ fn one_that_ends_meanwhile_is_told_as_it_ended_and_then_its_end() {
     let (mut behind, first, mut recorded) = resumed();
     let run = first.spec.id.clone();
     tell(&mut behind, &mut recorded, past(&run));
-    let outcome = RunOutcome::new(RunEnd::Finished, "all ranks succeeded");
+    let outcome =
+        RunOutcome { at: Some(second(95)), ..RunOutcome::new(RunEnd::Finished, "all ranks succeeded") };
     let ended = vec![(Origin::Run(run.clone()), Event::RunEnded { outcome })];
     tell(&mut behind, &mut recorded, ended);
     assert!(behind.fold() && behind.is_over());
     let (state, end) = behind.stand().unwrap();
     assert_eq!(*state, recorded.runs[&run]);
-    assert!(state.outcome.is_some() && matches!(end.unwrap().event, Event::RunEnded { .. }));
+    let end = end.unwrap();
+    assert!(state.outcome.is_some() && matches!(end.event, Event::RunEnded { .. }));
+    // not when it was heard of
+    assert_eq!((state.last_at, end.at), (second(95), second(95)));
 }

@@ -53,6 +53,8 @@ pub(super) struct CatchUp {
     staged: Stamp,
     /// When the last envelope came.
     last: Option<Stamp>,
+    /// When the run ended, once that is told.
+    ended: Option<Stamp>,
     /// For how long nothing has come that tells of the past, microseconds.
     quiet_us: i64,
     /// Hosts that may have something to tell and have told nothing of their ranks, and for how long they are still awaited,
@@ -126,6 +128,7 @@ impl CatchUp {
             begun: None,
             staged: floor,
             last: None,
+            ended: None,
             quiet_us: 0,
             awaited,
             down: BTreeMap::new(),
@@ -239,6 +242,7 @@ impl CatchUp {
 
     /// The run has ended then: so has the time in which it was not followed, however late the client attached.
     fn is_over(&mut self, end: Stamp) {
+        self.ended = Some(end);
         for held in &mut self.held {
             if let Event::Attached { since: Some(since), until: Some(until) } = &mut held.envelope.event {
                 *until = end.max(*since).min(*until);
@@ -390,6 +394,22 @@ impl CatchUp {
         }
     }
 
+    /// Of a run that has ended nothing is later than its end and what its ranks have told with its time, however late a client
+    /// attached. What hosts have measured since is no part of it.
+    fn place_end(&mut self) {
+        let Some(end) = self.ended else { return };
+        let of_rank = |held: &Held| {
+            let is_of_rank = matches!(held.envelope.origin, Origin::Rank(..) | Origin::Worker(..));
+            held.happened.filter(|_| is_of_rank)
+        };
+        let end = self.held.iter().filter_map(of_rank).fold(end.max(self.floor), Stamp::max);
+        self.held
+            .retain(|held| held.at() <= end || !matches!(held.envelope.event, Event::HostSampled { .. }));
+        for held in &mut self.held {
+            held.happened = Some(held.at().min(end));
+        }
+    }
+
     /// Puts what waits in the order in which it happened.
     fn order(&mut self) {
         self.place_lines();
@@ -400,6 +420,7 @@ impl CatchUp {
             staged = held.at().max(staged);
             held.happened = Some(staged);
         }
+        self.place_end();
         self.held.sort_by_key(Held::at);
         for told in self.ranks.values_mut() {
             told.since.clear();

@@ -357,6 +357,32 @@ fn the_time_of_which_it_tells_ends_with_the_run() {
 }
 
 #[test]
+fn nothing_of_a_run_that_has_ended_is_later_than_it_and_what_its_ranks_told() {
+    let mut client = Client::new();
+    let run = Origin::Run(client.run.clone());
+    client.tell(100, run.clone(), Event::Attached { since: Some(second(3)), until: None });
+    client.stage(100, RunStage::Training);
+    client.step(100, 0, 1, 5);
+    client.host(100, fixtures::blank_sample());
+    client.noted(100, &[8, 80]);
+    client.line(100, 1);
+    client.exited(100, 0, by_host(66));
+    client.printed(100, ERR, Some(70), "by what outlived it");
+    let outcome = RunOutcome { at: Some(second(67)), ..RunOutcome::new(RunEnd::Finished, "all ranks done") };
+    client.tell(100, run, Event::RunEnded { outcome });
+    client.recorded.extend(client.catch_up.rest());
+    let last = client.recorded.last().unwrap();
+    assert!(matches!(last.event, Event::RunEnded { .. }) && last.at == second(70), "{last:?}");
+    assert!(
+        client.recorded.windows(2).all(|pair| pair[0].at <= pair[1].at && pair[1].seq == pair[0].seq + 1)
+    );
+    let of_hosts = client.recorded.iter().filter(|one| matches!(one.origin, Origin::Host(_)));
+    let of_hosts: Vec<Stamp> = of_hosts.map(|one| one.at).collect();
+    assert_eq!(of_hosts, [second(8), second(70)], "what it has measured since is no part of it");
+    assert_eq!(client.lines(), [(660, "exit"), (700, ""), (700, "by what outlived it")]);
+}
+
+#[test]
 fn stages_follow_each_other_whichever_host_is_heard_first() {
     let mut client = Client::new();
     client.stage(100, RunStage::Start);

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::domain::outcome::BUSY;
 use crate::domain::preflight::Mark;
+use crate::domain::units::counted;
 
 /// Of what a link gives, the share below which an allreduce is to be looked at; of what the interface gives, a link.
 const SHARE: f64 = 0.5;
@@ -63,6 +64,26 @@ impl Row {
             again: None,
             seconds: 0.0,
         }
+    }
+}
+
+/// Hosts of so many that are not reached, each with why: no step tells anything of them.
+pub(super) fn not_reached(hosts: &[(String, String)], of: usize) -> Row {
+    let line = |(host, why): &(String, String)| {
+        let why = why.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(why);
+        format!("{host}: {why}")
+    };
+    let mut words: Vec<String> = hosts.iter().take(LINES).map(line).collect();
+    let more = hosts.len().saturating_sub(LINES);
+    if more > 0 {
+        words.push(format!("and {more} more"));
+    }
+    Row {
+        place: format!("{} of {}", hosts.len(), counted(of, "host")),
+        mark: Mark::Bad,
+        words,
+        again: Some("hvtui doctor".to_owned()),
+        ..Row::left("doctor", "not reached".to_owned())
     }
 }
 
@@ -235,6 +256,16 @@ mod tests {
             "[0] {{\"type\":\"head\",\"ranks\":2}}\n[0] {{\"type\":\"size\",\"private\":{{\"busbw\":{busbw}}}}}\n\
              [0] {{\"type\":\"total\",\"wrong\":0}}\n"
         )
+    }
+
+    #[test]
+    fn hosts_that_are_not_reached_are_a_failure_with_the_reason_of_each() {
+        let host = |number: u32| (format!("n{number}"), format!("n{number}: connection refused"));
+        let row = not_reached(&[host(1), ("n2".to_owned(), "no route to host".to_owned())], 4);
+        assert_eq!((row.step, row.place.as_str(), row.mark), ("doctor", "2 of 4 hosts", Mark::Bad));
+        assert_eq!(row.words, ["n1: connection refused", "n2: no route to host"]);
+        let many = not_reached(&(1..=6).map(host).collect::<Vec<_>>(), 6);
+        assert_eq!((many.words.len(), many.words[4].as_str()), (5, "and 2 more"));
     }
 
     #[test]
