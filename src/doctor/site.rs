@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use super::python::Python;
@@ -216,12 +218,37 @@ impl Site {
     /// # Errors
     /// It can't be started, or does not answer in time.
     pub fn ask(&self, program: &Path, arguments: &[&str]) -> Answer {
+        let answer = self.asked(program, arguments);
+        answer.get_or_init(|| Self::ask_within(program, arguments, OF_A_PROGRAM).map(Arc::new)).clone()
+    }
+
+    /// The same, waited for no longer than this: the program goes on, for the checks that have time for it.
+    ///
+    /// # Errors
+    /// It can't be started, or does not answer in time.
+    pub(super) fn ask_soon(&self, program: &Path, arguments: &[&str], patience: Duration) -> Answer {
+        let answer = self.asked(program, arguments);
+        if let Some(answer) = answer.get() {
+            return answer.clone();
+        }
+        let (give, given) = sync_channel(1);
+        let asked = program.to_owned();
+        let words: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        let body = move || {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let told = answer.get_or_init(|| Self::ask_within(&asked, &words, OF_A_PROGRAM).map(Arc::new));
+            let _ = give.send(told.clone());
+        };
+        thread::Builder::new().name("ask".to_owned()).spawn(body).map_err(|error| os_text(&error))?;
+        given.recv_timeout(patience).unwrap_or_else(|_| Err(is_late(program, patience)))
+    }
+
+    /// What a program has answered or is being asked.
+    fn asked(&self, program: &Path, arguments: &[&str]) -> Arc<OnceLock<Answer>> {
         let words = [program.as_os_str()].into_iter().chain(arguments.iter().map(OsStr::new));
         let words = words.map(OsStr::to_owned).collect();
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = Arc::clone(answers.entry(words).or_default());
-        drop(answers);
-        answer.get_or_init(|| Self::ask_within(program, arguments, OF_A_PROGRAM).map(Arc::new)).clone()
+        Arc::clone(answers.entry(words).or_default())
     }
 
     /// Has another program answer within so long, whether or not it was asked the same before.
@@ -232,12 +259,14 @@ impl Site {
         let mut command = Command::new(program);
         command.args(arguments).current_dir("/").env("LC_ALL", "C");
         asked::ask(command, patience).map_err(|error| match error.kind() {
-            std::io::ErrorKind::TimedOut => {
-                format!("{} does not answer in {:.1} s", program.display(), patience.as_secs_f64())
-            }
+            std::io::ErrorKind::TimedOut => is_late(program, patience),
             _ => format!("{}: {}", program.display(), os_text(&error)),
         })
     }
+}
+
+fn is_late(program: &Path, patience: Duration) -> String {
+    format!("{} does not answer in {:.1} s", program.display(), patience.as_secs_f64())
 }
 
 /// Where a path of a person's lies: from the home folder on where it does not begin at the root.

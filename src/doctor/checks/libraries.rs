@@ -130,9 +130,9 @@ pub(super) fn cached(site: &Site) -> Result<Vec<(String, String)>, String> {
     entries(site.ask(&ldconfig(site)?, &["-p"])?.as_ref())
 }
 
-/// The same, waited for no longer than this, and asked anew: what does not come in a short time is no answer for other checks.
+/// The same, waited for no longer than this.
 pub(super) fn cached_within(site: &Site, patience: Duration) -> Result<Vec<(String, String)>, String> {
-    entries(&Site::ask_within(&ldconfig(site)?, &["-p"], patience)?)
+    entries(site.ask_soon(&ldconfig(site)?, &["-p"], patience)?.as_ref())
 }
 
 fn ldconfig(site: &Site) -> Result<PathBuf, String> {
