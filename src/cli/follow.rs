@@ -16,9 +16,10 @@ use super::run_printer::{Line, RunPrinter};
 use super::signals::{Ask, Signals};
 use crate::clock;
 use crate::domain::event::{Envelope, Event};
-use crate::domain::ids::RunId;
+use crate::domain::ids::{HostId, RunId};
 use crate::domain::outcome::STOPPED;
 use crate::domain::run::RunStage;
+use crate::domain::run_status::{HostRunStatus, hosts_of_cpu_slots, shared_cpu_slots};
 use crate::domain::text::sanitize;
 use crate::domain::units;
 use crate::domain::world::RunState;
@@ -171,7 +172,8 @@ async fn stream(
                     }
                 }
                 Output::Remark(text) => screen.own(&text),
-                Output::Launched(id) => run = Some(id),
+                Output::Launched(id) => run = Some(screen.launched(id, recorded)),
+                Output::Found { host, shares, last } => screen.found(&host, &shares, last),
                 Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),
                 Output::Reading(words, first) => screen.reading(&words, first),
@@ -181,7 +183,6 @@ async fn stream(
                 Output::Gone(..)
                 | Output::Compared(_)
                 | Output::Refused(..)
-                | Output::Found { .. }
                 | Output::Signal(..)
                 | Output::Traces(..)
                 | Output::TracePiece(..)
@@ -305,6 +306,8 @@ pub(crate) struct Screen {
     has_bars: bool,
     /// What the looks of a launch were waited for so far.
     looked_for: Vec<String>,
+    /// The hosts that were asked which other runs have the CPU slots of the run; `None` where that is not told.
+    asked_beside: Option<Vec<HostId>>,
 }
 
 impl Screen {
@@ -322,12 +325,39 @@ impl Screen {
             progress: None,
             looked_for: Vec::new(),
             has_bars: false,
+            asked_beside: None,
         }
     }
 
     /// Writes what ranks print into these files, too.
     pub(crate) fn with_files(self, files: Option<RankFiles>) -> Self {
         Self { files, ..self }
+    }
+
+    /// Tells of other runs on the CPU slots of the one that is launched.
+    pub(crate) fn telling_others(self) -> Self {
+        Self { asked_beside: Some(Vec::new()), ..self }
+    }
+
+    /// A launch has become this run: its hosts are asked which other runs have its CPU slots.
+    fn launched(&mut self, run: RunId, recorded: &mut Recorded) -> RunId {
+        if let Some(asked) = &mut self.asked_beside {
+            *asked = self.printer.state().map(|run| hosts_of_cpu_slots(&run.spec)).unwrap_or_default();
+            recorded.session().list_live_runs(asked);
+        }
+        run
+    }
+
+    /// A host has told of its runs.
+    fn found(&mut self, host: &HostId, shares: &[HostRunStatus], last: bool) {
+        let Some(asked) = self.asked_beside.as_mut().filter(|asked| asked.contains(host)) else { return };
+        if last {
+            asked.retain(|due| due != host);
+        }
+        let words = self.printer.state().and_then(|run| shared_cpu_slots(&run.spec, host, shares));
+        if let Some(words) = words {
+            self.own(&words);
+        }
     }
 
     /// Shows and writes down what an event says.

@@ -23,7 +23,7 @@ use crate::launch::paste::{self, Launcher, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, Since};
 use crate::launch::words::Caret;
-use crate::launch::{folder, host_list, names, pasted_request, srun};
+use crate::launch::{folder, host_list, line_place, names, pasted_request, srun};
 use crate::launcher::code::CodeFinder;
 use crate::launcher::place::unknown_host;
 use crate::launcher::{host_names, script, trees};
@@ -289,7 +289,32 @@ pub(super) fn read(
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),
         },
     };
-    read::read(&written, base, |key| std::env::var(key).ok()).map_err(|error| unknown_first(error, file))
+    let line = base.clone().filter(|_| args.again.is_none() && args.recipe.is_none());
+    let request = read::read(&written, base, |key| std::env::var(key).ok());
+    let mut request = request.map_err(|error| unknown_first(error, file))?;
+    let resolved = |request: &LaunchRequest| {
+        let mut request = request.clone();
+        host_names::resolve(&mut request.place, &file.hosts);
+        request
+    };
+    let passed_over = line.and_then(|line| line_place::passed_over(&resolved(&line), &resolved(&request)));
+    request.remarks.extend(passed_over.map(|words| {
+        let option = place_option(args);
+        format!("`{option}` counts before the line's {words}: leave it out to take those of the line.")
+    }));
+    Ok(request)
+}
+
+/// The option that says where ranks go.
+fn place_option(args: &RunArgs) -> &'static str {
+    let options = [
+        ("--free", args.free.is_some()),
+        ("-H", args.host_list.is_some()),
+        ("--hostfile", args.hostfile.is_some()),
+        ("--gpus", args.gpus.is_some()),
+        ("--nproc-per-node", args.nproc_per_node.is_some()),
+    ];
+    options.into_iter().find(|(_, given)| *given).map_or("--nnodes", |(option, _)| option)
 }
 
 /// Of too few slots on a host that the hosts file does not name, the host is what is wrong.
@@ -475,6 +500,34 @@ mod tests {
         assert_eq!(failure.code, Code::Usage);
         assert!(failure.message.ends_with("with a comma and no space: -H a:1,b:1"), "{failure}");
         assert_eq!(ask("hvtui run -np 2 python train.py").unwrap().command, ["python", "train.py"]);
+    }
+
+    #[test]
+    fn options_count_before_the_places_of_a_line_and_that_is_said() {
+        let said = |line: &str| {
+            let asked = ask(line).unwrap();
+            let mut remarks = asked.remarks.into_iter().filter(|remark| remark.contains("counts before"));
+            (remarks.next(), asked.place)
+        };
+        let (told, place) = said("hvtui run -H a:2 -- horovodrun -np 2 -H b:2 python t.py");
+        assert_eq!(place, PlacementSpec::Hosts { hosts: vec![("a".into(), 2)], np: Some(2) });
+        let words = "`-H` counts before the line's hosts b:2: leave it out to take those of the line.";
+        assert_eq!(told.as_deref(), Some(words));
+        let (told, _) = said("hvtui run --gpus 'a:0,1' -- mpirun -np 1 -H b ./x : -np 1 -H a ./y");
+        assert!(
+            told.is_some_and(|told| told.starts_with("`--gpus` counts before the line's hosts b:1,a:1: "))
+        );
+        let (told, _) = said("hvtui run --gpus 'a:0,1,2' -- torchrun --nproc_per_node=2 t.py");
+        assert!(told.is_some_and(|told| told.contains("the line's 2 ranks on 1 host: ")));
+        for agrees in [
+            "hvtui run -np 1 -- horovodrun -np 2 -H b:2 python t.py",
+            "hvtui run -H b:2 -- horovodrun -np 2 -H b:2 python t.py",
+            "hvtui run --gpus b:0,1 -- horovodrun -np 2 -H b:2 python t.py",
+            "hvtui run -H a:2 -- torchrun --nproc_per_node=2 t.py",
+            "hvtui run -H a:2 -- python t.py",
+        ] {
+            assert_eq!(said(agrees).0, None, "{agrees}");
+        }
     }
 
     #[test]

@@ -287,8 +287,8 @@ impl RunPrinter {
         lines
     }
 
-    /// The last words about a run that has ended; how to replay it only where it `is_recorded`. `width`: the columns of the
-    /// terminal on which they are said.
+    /// The last words about a run that has ended; how to replay it only where it `is_recorded` and a rank did anything. `width`:
+    /// the columns of the terminal on which they are said.
     pub fn end(&self, is_recorded: bool, width: Option<usize>) -> Vec<Line> {
         let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
             return Vec::new();
@@ -313,7 +313,9 @@ impl RunPrinter {
             lines.push(own(&format!("the last line of rank {root}: {words}")));
         }
         lines.extend(hint(run, &self.world).map(|words| own(&words)));
-        if is_recorded {
+        let did_anything =
+            |rank: &RankState| rank.started.is_some() || rank.exit.is_some() || rank.last_line.is_some();
+        if is_recorded && run.ranks.iter().any(did_anything) {
             lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         }
         lines

@@ -143,6 +143,21 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
 }
 
 #[test]
+fn a_run_of_which_no_rank_started_has_nothing_to_replay() {
+    let mut story = Story::begun();
+    let outcome = RunOutcome::failed(Rank(1), 127, "b: command 'x' not found");
+    story.tell(1_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+    let end = texts(story.printer.end(true, None));
+    assert!(end.iter().all(|line| !line.contains("replay it")), "{end:?}");
+    let mut story = Story::begun();
+    story.rank(1, 0, Event::RankStarted { pid: 7, t: HostTime(1) });
+    let outcome = RunOutcome::failed(Rank(1), 127, "b: command 'x' not found");
+    story.tell(1_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+    let end = texts(story.printer.end(true, None));
+    assert!(end.iter().any(|line| line.contains("replay it")), "{end:?}");
+}
+
+#[test]
 fn the_last_line_of_a_rank_is_its_own_and_not_its_launchers() {
     let mut story = Story::begun();
     let rule = "-".repeat(74);

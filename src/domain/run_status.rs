@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{HostId, Rank, RunId};
 use super::outcome::RunOutcome;
-use super::run::{RankExit, RunSpec, RunStage};
+use super::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
 use super::units::ranges;
 
 /// One host's share of one run.
@@ -202,10 +202,50 @@ impl RunInventory {
     }
 }
 
+/// The hosts on which a run takes CPU slots; under Slurm these are not hvtui's.
+pub fn hosts_of_cpu_slots(spec: &RunSpec) -> Vec<HostId> {
+    let takes = |host: &HostId| !cpu_slots(spec, host, &BTreeMap::new()).is_empty();
+    spec.hosts().into_iter().filter(takes).collect()
+}
+
+/// Which other live runs have CPU slots that `spec` takes on a host, by what the host tells: `here: CPU slots 0-1 are in use by
+/// run 7QK2 (train.py), too`. CPU slots have no lease.
+pub fn shared_cpu_slots(spec: &RunSpec, host: &HostId, shares: &[HostRunStatus]) -> Option<String> {
+    let ours = cpu_slots(spec, host, &BTreeMap::new());
+    let (mut slots, mut runs) = (BTreeSet::new(), Vec::new());
+    for share in shares.iter().filter(|share| share.live && share.run != spec.id) {
+        let Some(other) = share.spec.as_deref() else { continue };
+        let theirs = cpu_slots(other, &share.host, &share.exits);
+        let words = format!("{} ({})", share.run.short(), share.name);
+        let both: Vec<u32> = ours.intersection(&theirs).copied().collect();
+        // a machine that has two names in a run tells the share of each
+        if !both.is_empty() && !runs.contains(&words) {
+            runs.push(words);
+        }
+        slots.extend(both);
+    }
+    let (slot, are) = if slots.len() == 1 { ("slot", "is") } else { ("slots", "are") };
+    let run = if runs.len() == 1 { "run" } else { "runs" };
+    (!runs.is_empty()).then(|| {
+        format!("{host}: CPU {slot} {} {are} in use by {run} {}, too", ranges(slots), runs.join(", "))
+    })
+}
+
+/// The CPU slots that the ranks of a run which have not ended take on a host.
+fn cpu_slots(spec: &RunSpec, host: &HostId, ended: &BTreeMap<Rank, RankExit>) -> BTreeSet<u32> {
+    let is_ours = spec.kind != JobKind::Slurm;
+    let goes_on = |place: &&Placement| is_ours && place.host == *host && !ended.contains_key(&place.rank);
+    let slots = spec.placements.iter().filter(goes_on).flat_map(Placement::slots);
+    let index = |slot: &Slot| match slot {
+        Slot::Cpu { index } => Some(*index),
+        Slot::Gpu { .. } => None,
+    };
+    slots.filter_map(index).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::run::{JobKind, Placement, Slot};
     use crate::domain::time::Stamp;
 
     fn spec() -> RunSpec {
@@ -245,6 +285,41 @@ mod tests {
             spec: (host == "b").then(|| Box::new(spec())),
             quiet_s: None,
         }
+    }
+
+    #[test]
+    fn other_live_runs_on_the_cpu_slots_of_a_run_are_told() {
+        let of = |number, host: &str, live| {
+            let run = RunId::new(number, 2);
+            let spec = RunSpec { id: run.clone(), ..spec() };
+            HostRunStatus { run, spec: Some(Box::new(spec)), ..share(host, live) }
+        };
+        let (a, first) = (HostId::from("a"), of(5, "a", true));
+        let told = |shares: &[HostRunStatus]| shared_cpu_slots(&spec(), &a, shares);
+        let short = first.run.short().to_owned();
+        let words = format!("a: CPU slot 0 is in use by run {short} (digits), too");
+        assert_eq!(told(std::slice::from_ref(&first)), Some(words.clone()));
+        assert_eq!(told(&[first.clone(), first.clone()]), Some(words), "each once");
+        assert_eq!(
+            told(&[of(5, "a", false), share("b", true)]),
+            None,
+            "one has ended, one is the run itself"
+        );
+        let mut ended = first.clone();
+        let exit = RankExit {
+            code: Some(0),
+            signal: None,
+            t: crate::domain::time::HostTime(0),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
+        ended.exits.insert(Rank(0), exit);
+        assert_eq!(told(&[ended]), None, "its rank there has ended");
+        assert_eq!(hosts_of_cpu_slots(&spec()), [a.clone(), HostId::from("b")]);
+        let slurm = RunSpec { kind: JobKind::Slurm, ..spec() };
+        assert!(hosts_of_cpu_slots(&slurm).is_empty());
+        assert_eq!(shared_cpu_slots(&slurm, &a, &[first]), None);
     }
 
     #[test]

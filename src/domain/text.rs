@@ -78,10 +78,47 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
+/// So many hosts are listed where one is unknown; of more only the nearest names.
+const LISTED: usize = 8;
+const NEAREST: usize = 3;
+
+/// What may be meant by `typed`, which is none of the hosts file's hosts, and which these are: `did you mean gpu-04? the
+/// hosts file names 64 hosts, nearest: gpu-04, gpu-14, gpu-24`.
+pub fn hosts_hint(typed: &str, known: &[&str]) -> String {
+    let list = if known.len() > LISTED {
+        let mut nearest = known.to_vec();
+        nearest.sort_by_key(|name| strsim::damerau_levenshtein(&typed.to_lowercase(), &name.to_lowercase()));
+        nearest.truncate(NEAREST);
+        format!("the hosts file names {} hosts, nearest: {}", known.len(), nearest.join(", "))
+    } else {
+        format!("the hosts file names {}", known.join(", "))
+    };
+    match closest(typed, known.iter().copied()) {
+        Some(near) => format!("did you mean {near}? {list}"),
+        None => list,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn an_unknown_host_is_told_the_known_ones_and_of_many_the_nearest() {
+        assert_eq!(hosts_hint("gpu-c", &["gpu-a", "x"]), "did you mean gpu-a? the hosts file names gpu-a, x");
+        assert_eq!(hosts_hint("zebra", &["gpu-a"]), "the hosts file names gpu-a");
+        let many: Vec<String> = (1..=64).map(|number| format!("gpu-{number:02}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let said = hosts_hint("gpu-065", &many);
+        assert_eq!(
+            said,
+            "did you mean gpu-05? the hosts file names 64 hosts, nearest: gpu-05, gpu-06, gpu-01"
+        );
+        let said = hosts_hint("a-name-of-another-cluster", &many);
+        assert!(said.starts_with("the hosts file names 64 hosts, nearest: "), "{said}");
+        assert!(said.len() < 80, "{said}");
+    }
 
     #[test]
     fn system_errors_read_as_fragments() {

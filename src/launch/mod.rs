@@ -14,6 +14,7 @@ pub mod error;
 pub mod fields;
 pub mod folder;
 pub mod host_list;
+pub mod line_place;
 pub mod name;
 pub mod names;
 pub mod own_line;

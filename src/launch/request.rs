@@ -210,7 +210,8 @@ pub const ALL_SLOTS: u32 = 0;
 /// Where the ranks of a launch go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlacementSpec {
-    /// `-np N`: the first N free slots over all hosts in file order; every slot when `None`.
+    /// `-np N`: free slots of the first host in file order that holds all ranks, else the first N over all hosts; every
+    /// slot when `None`.
     Count(Option<u32>),
     /// `-H a:2,b:2` or a host file: so many slots on each host, in this order; `np` of them when given.
     Hosts {
@@ -219,7 +220,8 @@ pub enum PlacementSpec {
         /// `-np`, when given beside it.
         np: Option<u32>,
     },
-    /// `--nnodes N --nproc-per-node M`: the first N hosts in file order with M free slots.
+    /// `--nnodes N --nproc-per-node M`: the first N hosts in file order with M free slots that are not at risk, then those
+    /// with M free slots.
     Nodes {
         /// Hosts.
         nodes: u32,

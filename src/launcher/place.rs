@@ -8,8 +8,7 @@ pub use super::place_error::PlaceError;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
-use crate::domain::text::closest;
-use crate::domain::text::plain;
+use crate::domain::text::{hosts_hint, plain};
 use crate::launch::paste::ranks_option;
 use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 
@@ -18,6 +17,9 @@ use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec
 pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placement>, PlaceError> {
     if request.command.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(PlaceError::NoCommand);
+    }
+    if let Some(error) = several_unknown(&request.place.named(), hosts) {
+        return Err(error);
     }
     let share = request.on_busy.share;
     let each = request.options.gpus_per_rank.max(1) as usize;
@@ -116,6 +118,7 @@ pub(super) fn by_count(
         return Err(PlaceError::TooFew { np, each, free, have, busy, own });
     }
     // the sound slots of all hosts, then those at risk, then those that are shared
+    let need = left;
     let mut taken = vec![0; hosts.len()];
     for worst in [SlotState::Sound, SlotState::AtRisk, SlotState::Shared] {
         for ((host, slots), taken) in hosts.iter().zip(&usable).zip(&mut taken) {
@@ -125,6 +128,13 @@ pub(super) fn by_count(
             left -= more;
         }
     }
+    let gpus = hosts.iter().zip(&taken).any(|(host, taken)| *taken > 0 && host.slots.iter().any(is_gpu));
+    if np.is_some()
+        && taken.iter().filter(|taken| **taken > 0).count() > 1
+        && let Some(at) = holds_all(need, gpus, hosts)
+    {
+        taken = (0..hosts.len()).map(|host| if host == at { need } else { 0 }).collect();
+    }
     let take = |((host, mut slots), taken): ((&HostFacts, Vec<Slot>), usize)| {
         host.narrow(&mut slots, taken);
         (host.id.clone(), slots)
@@ -132,7 +142,20 @@ pub(super) fn by_count(
     Ok(hosts.iter().zip(usable).zip(taken).map(take).collect())
 }
 
-/// The first hosts that have room for so many ranks each; for one at least where every free slot is taken.
+/// The first host that has so many sound free slots, of GPUs or of CPUs.
+fn holds_all(need: usize, gpus: bool, hosts: &[HostFacts]) -> Option<usize> {
+    hosts.iter().position(|host| {
+        let is_sound = |slot: &&Slot| is_gpu(slot) == gpus && host.slot_state(slot) == SlotState::Sound;
+        host.usable(false).iter().filter(is_sound).count() >= need
+    })
+}
+
+fn is_gpu(slot: &Slot) -> bool {
+    matches!(slot, Slot::Gpu { .. })
+}
+
+/// The first hosts that have room for so many ranks each, those first whose slots for them are sound; for one rank at least
+/// where every free slot is taken. Hosts of the same sort as the first, with GPUs or without, go before the others.
 fn by_nodes(
     (nodes, ranks): (u32, Option<u32>),
     each: usize,
@@ -154,10 +177,18 @@ fn by_nodes(
         let mut slots = usable(host);
         let count = if ranks.is_some() { need } else { slots.len() / each * each };
         host.narrow(&mut slots, count);
-        (host.id.clone(), slots)
+        // where every free slot is taken a host at risk counts as any: another one may have fewer
+        let worst = slots.iter().map(|slot| host.slot_state(slot)).max().filter(|_| ranks.is_some());
+        (worst, host.id.clone(), slots)
     };
     let with_room = hosts.iter().filter(|host| usable(host).len() >= need);
-    let chosen: Chosen = with_room.take(nodes as usize).map(take).collect();
+    let mut offers: Vec<_> = with_room.map(take).enumerate().collect();
+    let takes_gpus = |slots: &[Slot]| slots.iter().any(is_gpu);
+    let first = offers.first().is_some_and(|(_, (_, _, slots))| takes_gpus(slots));
+    offers.sort_by_key(|(_, (worst, _, slots))| (takes_gpus(slots) != first, *worst));
+    offers.truncate(nodes as usize);
+    offers.sort_by_key(|(at, _)| *at);
+    let chosen: Chosen = offers.into_iter().map(|(_, (_, id, slots))| (id, slots)).collect();
     if chosen.len() == nodes as usize {
         return Ok(chosen);
     }
@@ -240,7 +271,6 @@ fn by_mask(
 ) -> Result<Chosen, PlaceError> {
     let mask = mask(request);
     let whole = matches!(request.place, PlacementSpec::Nodes { each: None, .. });
-    let is_gpu = |slot: &Slot| matches!(slot, Slot::Gpu { .. });
     let mut named = Chosen::new();
     for (host, slots) in chosen {
         if mask.is_empty() || !slots.first().is_some_and(is_gpu) {
@@ -335,12 +365,22 @@ fn find<'a>(id: &HostId, hosts: &'a [HostFacts]) -> Result<&'a HostFacts, PlaceE
 /// A host that is none of the `known` ones of the hosts file.
 pub fn unknown_host(id: &HostId, known: &[&HostId]) -> PlaceError {
     let known: Vec<&str> = known.iter().map(|host| host.as_str()).collect();
-    let list = format!("the hosts file names {}", known.join(", "));
-    let hint = match closest(id.as_str(), known) {
-        Some(closest) => format!("did you mean {closest}? {list}"),
-        None => list,
-    };
-    PlaceError::UnknownHost { host: id.clone(), hint }
+    PlaceError::UnknownHost { host: id.clone(), hint: hosts_hint(id.as_str(), &known) }
+}
+
+/// The named hosts that are none of `hosts`, where there are several.
+fn several_unknown(named: &[HostId], hosts: &[HostFacts]) -> Option<PlaceError> {
+    let mut unknown: Vec<&HostId> = Vec::new();
+    for id in named {
+        if !unknown.contains(&id) && !hosts.iter().any(|host| host.id == *id) {
+            unknown.push(id);
+        }
+    }
+    let (first, more) = unknown.split_first().filter(|(_, more)| !more.is_empty())?;
+    let known: Vec<&str> = hosts.iter().map(|host| host.id.as_str()).collect();
+    let more: Vec<&str> = more.iter().map(|id| id.as_str()).collect();
+    let hint = format!("{}; also unknown: {}", hosts_hint(first.as_str(), &known), more.join(", "));
+    Some(PlaceError::UnknownHost { host: (*first).clone(), hint })
 }
 
 /// Who has which slots of a host: `0: li python train.py (pid 7)`.

@@ -44,6 +44,43 @@ fn a_count_takes_free_slots_in_file_order() {
 }
 
 #[test]
+fn ranks_go_to_the_first_host_that_holds_them_all_before_they_are_split() {
+    let mut hosts = [gpu_host("a", 4), gpu_host("b", 4), gpu_host("c", 8)];
+    hosts[0].busy = (1..4).map(|slot| (slot, holder("li", false))).collect();
+    assert_eq!(places(PlacementSpec::Count(Some(1)), &hosts), "a:0");
+    assert_eq!(places(PlacementSpec::Count(Some(4)), &hosts), "b:0 b:1 b:2 b:3");
+    assert_eq!(places(PlacementSpec::Count(Some(5)), &hosts), "c:0 c:1 c:2 c:3 c:4");
+    assert_eq!(places(PlacementSpec::Count(Some(9)), &hosts), "a:0 b:0 b:1 b:2 b:3 c:0 c:1 c:2 c:3");
+    hosts[1].at_risk.insert(0, "xid 48".to_owned());
+    assert_eq!(places(PlacementSpec::Count(Some(4)), &hosts), "c:0 c:1 c:2 c:3", "a host at risk does not");
+    let mut pairs = request("true", PlacementSpec::Count(Some(2)));
+    pairs.options.gpus_per_rank = 2;
+    let placed = place(&pairs, &hosts).unwrap();
+    assert_eq!(placed.iter().map(Placement::to_string).collect::<Vec<_>>(), ["c:0,1", "c:2,3"]);
+    // no GPU is given up for that
+    let mixed = [gpu_host("g", 1), gpu_host("h", 1), cpu_host("cpu", 8)];
+    assert_eq!(places(PlacementSpec::Count(Some(2)), &mixed), "g:0 h:0");
+    let cpus = [cpu_host("m", 1), cpu_host("n", 4)];
+    assert_eq!(places(PlacementSpec::Count(Some(2)), &cpus), "n:0 n:1");
+}
+
+#[test]
+fn a_line_that_counts_ranks_by_host_takes_sound_gpus_first() {
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each };
+    let mut hosts = [gpu_host("a", 2), gpu_host("b", 2), gpu_host("c", 2)];
+    hosts[0].at_risk.insert(1, "xid 48".to_owned());
+    assert_eq!(places(nodes(1, Some(1)), &hosts), "a:0", "the sound one of the first host");
+    assert_eq!(places(nodes(1, Some(2)), &hosts), "b:0 b:1");
+    assert_eq!(places(nodes(2, Some(2)), &hosts), "b:0 b:1 c:0 c:1");
+    assert_eq!(places(nodes(3, Some(2)), &hosts), "a:0 a:1 b:0 b:1 c:0 c:1", "in the order of the file");
+    assert_eq!(places(nodes(1, None), &hosts), "a:0 a:1", "as many as the first host has");
+    hosts[0].busy.insert(0, holder("li", false));
+    assert_eq!(places(nodes(1, Some(1)), &hosts), "b:0");
+    let alone = [hosts[0].clone(), cpu_host("cpu", 2)];
+    assert_eq!(places(nodes(1, Some(1)), &alone), "a:1", "no GPU is given up for that");
+}
+
+#[test]
 fn slots_of_processors_are_shared_where_that_is_asked_for_and_gpus_never() {
     let hosts = [cpu_host("a", 2), cpu_host("b", 4), gpu_host("g", 1)];
     let placed = |at: PlacementSpec| {
@@ -125,8 +162,8 @@ fn the_gpus_of_a_line_are_taken_on_the_host_that_it_gets_without_them() {
     assert_eq!(masked(nodes(1, None), "3,1", &gpus).unwrap(), "a:3 a:1");
     assert_eq!(masked(PlacementSpec::Count(Some(1)), "GPU-a-2", &gpus).unwrap(), "a:2");
     assert_eq!(
-        masked(PlacementSpec::Count(Some(2)), "0,1,2", &[cpu_host("c", 1), gpu_host("a", 4)]).unwrap(),
-        "c:0 a:0"
+        masked(PlacementSpec::Count(Some(3)), "1,0,2", &[cpu_host("c", 1), gpu_host("a", 2)]).unwrap(),
+        "c:0 a:1 a:0"
     );
     insta::assert_snapshot!(masked(nodes(1, Some(2)), "0", &gpus).unwrap_err(), @"CUDA_VISIBLE_DEVICES=0 names 1 GPU, and 2 ranks on a take 2: name as many there, or leave it out");
     insta::assert_snapshot!(masked(nodes(1, Some(1)), "9", &gpus[..1]).unwrap_err(), @"host a has no slot 9: its GPUs are 0 (GPU-a-0), 1 (GPU-a-1), 2 (GPU-a-2), 3 (GPU-a-3)");
@@ -175,6 +212,7 @@ fn hosts_are_found_or_explained() {
     insta::assert_snapshot!(fails(list(&[("gpua", 1)], None), &cluster()), @"unknown host gpua: did you mean gpu-a? the hosts file names gpu-a, gpu-b, gpu-c, cpu");
     insta::assert_snapshot!(fails(list(&[("gpua", 1)], Some(2)), &cluster()), @"unknown host gpua: did you mean gpu-a? the hosts file names gpu-a, gpu-b, gpu-c, cpu");
     insta::assert_snapshot!(fails(list(&[("zebra", 1)], None), &cluster()), @"unknown host zebra: the hosts file names gpu-a, gpu-b, gpu-c, cpu");
+    insta::assert_snapshot!(fails(list(&[("gpua", 1), ("cpu", 1), ("zebra", 1)], None), &cluster()), @"unknown host gpua: did you mean gpu-a? the hosts file names gpu-a, gpu-b, gpu-c, cpu; also unknown: zebra");
     insta::assert_snapshot!(fails(list(&[("gpu-c", 1)], None), &cluster()), @"host gpu-c can't take ranks: connection refused by 10.0.0.13:22");
 }
 

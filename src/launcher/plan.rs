@@ -78,7 +78,8 @@ pub fn plan(
     let lease_order = lease_order(&spec, facts);
     let mut remarks = request.remarks.clone();
     let chosen = free::choice(request, facts).and_then(Result::ok);
-    remarks.extend(chosen.map(|choice| format!("picked {}", choice.words())));
+    let picked = chosen.map(|choice| format!("picked {}", choice.words()));
+    remarks.extend(picked.or_else(|| split_remark(request, &spec)));
     remarks.extend(absent_remarks(request, &spec, facts));
     remarks.extend(path_remark(&hosts));
     remarks.extend(mig_remarks(&spec, &hosts));
@@ -135,6 +136,19 @@ fn environments(spec: &RunSpec, facts: &[HostFacts]) -> BTreeMap<HostId, Environ
         (!plan.is_empty()).then_some((id, plan))
     };
     spec.hosts().into_iter().filter_map(of).collect()
+}
+
+/// That ranks which could go anywhere are on several hosts, because none holds them all.
+fn split_remark(request: &LaunchRequest, spec: &RunSpec) -> Option<String> {
+    let hosts = spec.hosts().len();
+    let anywhere = matches!(request.place, PlacementSpec::Count(Some(_)) | PlacementSpec::Free { .. });
+    if hosts < 2 || !anywhere {
+        return None;
+    }
+    let slots: usize = spec.placements.iter().map(|placement| placement.slots().count()).sum();
+    let gpus = spec.placements.iter().any(|placement| placement.gpus().next().is_some());
+    let what = if gpus { "free GPUs that are not at risk" } else { "free CPU slots" };
+    Some(format!("split over {hosts} hosts: no host has {slots} {what}."))
 }
 
 /// The hosts that are not up and that a launch would have come to otherwise, where it names none itself.

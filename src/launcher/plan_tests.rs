@@ -56,6 +56,25 @@ fn a_time_for_a_rendezvous_of_which_nothing_tells_is_said_to_have_no_effect() {
 }
 
 #[test]
+fn ranks_that_are_split_over_hosts_without_being_asked_to_are_told() {
+    let address = |host, last| HostFacts { ssh_server_address: Some([10, 0, 0, last].into()), ..host };
+    let hosts = [address(gpu_host("a", 2), 1), address(gpu_host("b", 2), 2)];
+    let remarks = |place: PlacementSpec, hosts: &[HostFacts]| planned(&request("true", place), hosts).remarks;
+    let told = ["split over 2 hosts: no host has 4 free GPUs that are not at risk."];
+    assert_eq!(remarks(PlacementSpec::Count(Some(4)), &hosts), told);
+    assert!(remarks(PlacementSpec::Count(Some(2)), &hosts).is_empty());
+    assert!(remarks(PlacementSpec::Count(None), &hosts).is_empty(), "each slot was asked for");
+    let named = PlacementSpec::Hosts { hosts: vec![("a".into(), 1), ("b".into(), 1)], np: None };
+    assert!(remarks(named, &hosts).is_empty());
+    let cpus = [address(cpu_host("a", 1), 1), address(cpu_host("b", 1), 2)];
+    let told = ["split over 2 hosts: no host has 2 free CPU slots."];
+    assert_eq!(remarks(PlacementSpec::Count(Some(2)), &cpus), told);
+    let free =
+        PlacementSpec::Free { ranks: 2, per_host: None, filter: crate::domain::filter::Filter::default() };
+    assert_eq!(remarks(free, &cpus), told);
+}
+
+#[test]
 fn a_plan_that_stood_on_a_form_is_a_run_of_the_moment_it_was_started_in() {
     let hosts = [cpu_host("local", 2)];
     let begun = planned(&request("true", PlacementSpec::Count(None)), &hosts).asked_for(Stamp(9));

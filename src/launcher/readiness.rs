@@ -1,11 +1,12 @@
 //! Whether enough is known of the hosts to place a launch: ready, wait for these, or unsatisfiable. Pure.
 
-use super::free;
-use super::inventory::{HostFacts, Now};
-use crate::config::HostConfig;
+use super::inventory::{HostFacts, Now, SlotState};
+use super::{free, place};
+use crate::config::{HostConfig, SlotCount};
 use crate::domain::filter::Filter;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::HostId;
+use crate::domain::run::Slot;
 use crate::domain::world::World;
 use crate::domain::{text, units};
 use crate::launch::error::{LaunchError, LaunchFault};
@@ -88,34 +89,50 @@ fn best_of_all(filter: &Filter, known: &ClusterView<'_>) -> Gathered {
     }
 }
 
-/// Named hosts must all be up: one that is down ends the launch.
+/// Named hosts must all be up: one that is down ends the launch, once each was tried, so that all that are down are told.
 fn by_name(known: &ClusterView<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
     let mut facts = Vec::new();
-    let mut waiting = Vec::new();
+    let (mut waiting, mut untried) = (Vec::new(), Vec::new());
+    let (mut fault, mut reasons) = (None, Vec::new());
     for host in known.hosts {
         match known.readiness(host) {
             HostReadiness::Up(up) => facts.push(up),
-            HostReadiness::Waiting if named(&host.id) => waiting.push(host.id.clone()),
+            HostReadiness::Waiting if named(&host.id) => {
+                waiting.push(host.id.clone());
+                match known.failed(host) {
+                    Some(reason) => reasons.push(reason),
+                    None => untried.push(host.id.clone()),
+                }
+            }
             HostReadiness::Waiting => facts.push(HostFacts::absent(host, "has not answered yet")),
-            HostReadiness::Down(error) if named(&host.id) => return Gathered::Unsatisfiable(error),
+            HostReadiness::Down(error) if named(&host.id) => {
+                fault = fault.or(Some(error.fault));
+                reasons.push(error.reason);
+            }
             HostReadiness::Down(error) => facts.push(HostFacts::absent(host, error.reason)),
         }
     }
-    if waiting.is_empty() { Gathered::Ready(facts) } else { Gathered::Wait(waiting) }
+    match fault {
+        Some(_) if !untried.is_empty() => Gathered::Wait(untried),
+        Some(fault) => Gathered::Unsatisfiable(LaunchError::new(fault, reasons.join("; "))),
+        None if waiting.is_empty() => Gathered::Ready(facts),
+        None => Gathered::Wait(waiting),
+    }
 }
 
-/// Unnamed hosts are taken in file order; those that are down are passed over while the others suffice, and
-/// those behind the last one needed are not waited for.
+/// Unnamed hosts are taken in file order; those that are down are passed over while the others suffice. Those behind a host
+/// that holds all ranks are not waited for; where ranks would be split, each that may hold them all is.
 fn by_count(count: Option<u32>, each: usize, known: &ClusterView<'_>, share: bool) -> Gathered {
-    let free = |facts: &[HostFacts]| facts.iter().map(|host| host.usable(share).len() / each).sum::<usize>();
     let mut facts: Vec<HostFacts> = Vec::new();
     let mut waiting = Vec::new();
     let mut down = Vec::new();
     for host in known.hosts {
-        let enough = count.is_some_and(|count| free(&facts) >= count as usize);
         match known.readiness(host) {
             HostReadiness::Up(up) => facts.push(up),
-            HostReadiness::Waiting if enough && waiting.is_empty() => {
+            HostReadiness::Waiting
+                if waiting.is_empty()
+                    && count.is_some_and(|np| is_settled((np, each), share, &facts, known.offer(host))) =>
+            {
                 facts.push(HostFacts::absent(host, "has not answered yet"));
             }
             HostReadiness::Waiting => waiting.push(host.id.clone()),
@@ -128,7 +145,7 @@ fn by_count(count: Option<u32>, each: usize, known: &ClusterView<'_>, share: boo
     if !waiting.is_empty() {
         return Gathered::Wait(waiting);
     }
-    let free = free(&facts);
+    let free: usize = facts.iter().map(|host| host.usable(share).len() / each).sum();
     match down.first() {
         Some(first) if free < count.map_or(1, |count| count as usize) => {
             let all: Vec<&str> = down.iter().map(|error| error.reason.as_str()).collect();
@@ -143,6 +160,24 @@ fn by_count(count: Option<u32>, each: usize, known: &ClusterView<'_>, share: boo
         }
         _ => Gathered::Ready(facts),
     }
+}
+
+/// Whether `np` ranks of `each` slots go to the hosts of `facts` without the next host, of which this is known: one of them
+/// holds all on sound slots, or all together do and the next one holds fewer, or its last try failed (`None`).
+fn is_settled((np, each): (u32, usize), share: bool, facts: &[HostFacts], next: Option<SlotCount>) -> bool {
+    let Ok(chosen) = place::by_count(Some(np), each, facts, share) else { return false };
+    let used = chosen.iter().filter(|(_, slots)| !slots.is_empty()).count();
+    let taken = || chosen.iter().flat_map(|(_, slots)| slots);
+    let gpus = taken().any(|slot| matches!(slot, Slot::Gpu { .. }));
+    let may_hold_all = match next {
+        None => return true,
+        Some(SlotCount::Cpus(count)) => !gpus && count as usize >= taken().count(),
+        Some(SlotCount::Auto) => true,
+    };
+    let mut of_hosts = facts.iter().zip(&chosen);
+    let is_sound =
+        of_hosts.all(|(host, (_, slots))| slots.iter().all(|slot| host.slot_state(slot) == SlotState::Sound));
+    is_sound && (used <= 1 || !may_hold_all)
 }
 
 /// So many hosts with room: where those that are not up could be the ones that are missing, that is what is wrong.
@@ -174,6 +209,17 @@ fn by_nodes(nodes: u32, ranks: Option<u32>, request: &LaunchRequest, known: &Clu
 }
 
 impl ClusterView<'_> {
+    /// Why the last try to reach a host failed, also while it is tried again.
+    fn failed(&self, config: &HostConfig) -> Option<String> {
+        let why = self.world.hosts.get(&config.id)?.down_why.as_ref()?;
+        Some(text::about(&config.id, why))
+    }
+
+    /// The slots of a host that has not answered, as the hosts file has them; `None` where its last try failed.
+    fn offer(&self, config: &HostConfig) -> Option<SlotCount> {
+        self.failed(config).is_none().then_some(config.slots)
+    }
+
     fn readiness(&self, config: &HostConfig) -> HostReadiness {
         let Some(state) = self.world.hosts.get(&config.id) else {
             return HostReadiness::Waiting;

@@ -315,6 +315,13 @@ impl Session {
         }
     }
 
+    /// Asks some hosts for the runs that live there, and for the newest one.
+    pub fn list_live_runs(&self, hosts: &[HostId]) {
+        for host in hosts {
+            self.cluster.send(host, ToAgent::ListRuns(ListRuns { newest: 1, oldest: 0 }));
+        }
+    }
+
     /// Asks what the processes of a run are doing, each of their `threads` or the main ones; [`Output::Stacks`] or
     /// [`Output::Refused`] comes from each of its hosts.
     pub fn ask_stacks(&mut self, spec: &RunSpec, threads: bool) {

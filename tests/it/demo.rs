@@ -27,7 +27,7 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
     terminal.wait("four picks", |screen| screen.contains("4 picked"));
     terminal.press(&["l"]);
     terminal.wait("the Launch screen", |screen| screen.contains("command") && marked(screen));
-    terminal.type_in("python mine.py --fail");
+    terminal.type_in("hvtui run -np 4 -- python mine.py --fail");
     terminal.wait("its plan", |screen| screen.contains("4 ranks, enter starts"));
     terminal.press(&["Enter"]);
     terminal.wait("steps of four ranks", |screen| screen.contains("4 ranks") && screen.contains("samples/s"));

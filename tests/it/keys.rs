@@ -378,6 +378,25 @@ fn a_pasted_line_becomes_one_request() {
 }
 
 #[test]
+fn picks_count_before_the_hosts_of_a_pasted_line_and_that_is_said() {
+    let mut story = cluster();
+    press(&mut story, "jjj  l");
+    assert_eq!(story.model.ui.launch.text(Field::On), "gpu-a:2,3");
+    assert_eq!(story.model.ui.launch.when_empty(Field::Ranks), "2, one a slot");
+    let request = only_preview(&paste(&mut story, "horovodrun -np 1 -H gpu-b:2 python x.py"));
+    let told =
+        "the field on counts before the line's hosts gpu-b:2: empty it to take those of the line.".to_owned();
+    assert!(request.remarks.contains(&told), "{:?}", request.remarks);
+    let PlacementSpec::Picks(picks) = &request.place else { panic!("picks were expected: {request:?}") };
+    assert_eq!((picks.len(), &picks[0].host), (1, &host("gpu-a")));
+    assert_eq!(story.model.ui.launch.when_empty(Field::Ranks), "1 · from the line, on 1 of 2 slots");
+    write(&mut story, Field::On, "");
+    let request = requested(&story);
+    assert!(!request.remarks.contains(&told), "{:?}", request.remarks);
+    assert_eq!(request.place, hosts(&[("gpu-b", 2)], Some(1)));
+}
+
+#[test]
 fn pasted_lines_are_read_as_run_reads_them() {
     for (line, kind, command, place) in [
         (

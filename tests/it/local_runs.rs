@@ -628,6 +628,21 @@ fn more_ranks_than_cpu_slots_share_them_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_run_on_cpu_slots_that_another_one_has_says_so() {
+    let person = Person::new(2);
+    let alone = person.run(&["run", "-np", "1", "--", "sleep", "2"]);
+    assert!(!text(&alone.stderr).contains("in use by"), "{}", text(&alone.stderr));
+    let first = person.run(&["run", "-np", "2", "--detach", "--name", "first", "--", "sleep", "600"]);
+    let run = text(&first.stdout).trim().to_owned();
+    let second = person.run(&["run", "-np", "2", "--", "sleep", "5"]);
+    let stopped = person.run(&["stop", &run]);
+    let err = text(&second.stderr);
+    assert!(second.status.success() && stopped.status.success(), "{err}");
+    assert!(err.contains("hvtui: here: CPU slots 0-1 are in use by run "), "{err}");
+    assert!(err.contains(" (first), too"), "{err}");
+}
+
+#[test]
 fn a_mask_that_hides_all_gpus_is_honoured_and_stays_empty() {
     let person = Person::new(2);
     for mask in ["CUDA_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=-1"] {

@@ -76,6 +76,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             let files = files.map(|(dir, files)| files.map_err(|error| failed(dir, error))).transpose()?;
             let screen = Screen::new(RunPrinter::new(verbose).painted(Paint::of_process()), args.detach)
                 .with_files(files);
+            let screen = if request.query { screen } else { screen.telling_others() };
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.limit(file.max_recording);
             recorded.keep_states(Arc::new(file.alerts.rules.clone()));

@@ -7,7 +7,7 @@ use crate::cli::errors::{Code, Failure, print, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
 use crate::config::{HostConfig, HostsFile};
-use crate::domain::text::closest;
+use crate::domain::text::hosts_hint;
 use crate::ssh;
 
 /// Fetches the key of one host after the other, shows its fingerprint, asks, and writes it to the user's known hosts. With
@@ -91,11 +91,9 @@ async fn trust(
 }
 
 pub(super) fn find<'a>(name: &str, file: &'a HostsFile) -> Result<&'a HostConfig, Failure> {
-    let known: Vec<&str> = file.hosts.iter().map(|host| host.id.as_str()).collect();
     file.hosts.iter().find(|host| host.id.as_str() == name).ok_or_else(|| {
-        let hint = closest(name, known.iter().copied());
-        let hint = hint.map(|host| format!("did you mean {host}? ")).unwrap_or_default();
-        Failure::usage(format!("unknown host {name}: {hint}the hosts file names {}", known.join(", ")))
+        let known: Vec<&str> = file.hosts.iter().map(|host| host.id.as_str()).collect();
+        Failure::usage(format!("unknown host {name}: {}", hosts_hint(name, &known)))
     })
 }
 

@@ -102,6 +102,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let mut model = model(&file);
     model.demo = true;
     model.readonly = args.readonly;
+    model.here.read_run = run_line::read;
     runtime::block_on(async {
         let session = Session::new(file.hosts.clone(), size.entries(INTERVAL), "/".to_owned());
         let (_prompter, questions) = Prompter::new();

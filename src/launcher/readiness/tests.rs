@@ -57,10 +57,13 @@ fn refused(world: &mut World, host: &str) {
 
 /// `ready` with the slots of each host, `wait` for whom, or the exit code and the reason.
 fn result(place: PlacementSpec, world: &World) -> String {
-    let hosts = [config("a"), config("b"), config("c")];
+    result_on(&[config("a"), config("b"), config("c")], place, world)
+}
+
+fn result_on(hosts: &[HostConfig], place: PlacementSpec, world: &World) -> String {
     match gather(
         &request("true", place),
-        &ClusterView { hosts: &hosts, world, here: "/", ages: true, hides_gpus: false },
+        &ClusterView { hosts, world, here: "/", ages: true, hides_gpus: false },
     ) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
@@ -95,6 +98,27 @@ fn a_count_takes_hosts_in_file_order_and_waits_for_none_behind_them() {
 }
 
 #[test]
+fn before_ranks_are_split_each_host_that_may_hold_them_all_is_waited_for() {
+    let mut world = World::default();
+    up(&mut world, "a", 1);
+    up(&mut world, "b", 1);
+    let two = || PlacementSpec::Count(Some(2));
+    assert_eq!(result(two(), &world), r#"wait [HostId("c")]"#);
+    let with_slots = |count| {
+        let last = HostConfig { slots: SlotCount::Cpus(count), ..config("c") };
+        result_on(&[config("a"), config("b"), last], two(), &world)
+    };
+    assert_eq!(with_slots(1), "ready a1 b1 c0", "it is known to hold fewer");
+    assert_eq!(with_slots(2), r#"wait [HostId("c")]"#);
+    up(&mut world, "c", 4);
+    assert_eq!(result(two(), &world), "ready a1 b1 c4");
+    down(&mut world, "c");
+    assert_eq!(result(two(), &world), "ready a1 b1 c0");
+    tell(&mut world, "c", Event::LinkChanged { state: LinkState::Connecting { to: "c".into() } });
+    assert_eq!(result(two(), &world), "ready a1 b1 c0", "it is tried again");
+}
+
+#[test]
 fn too_few_hosts_with_room_are_those_that_are_not_up() {
     let mut world = World::default();
     up(&mut world, "a", 2);
@@ -119,4 +143,20 @@ fn a_named_host_must_be_up_and_the_others_do_not_matter() {
     refused(&mut world, "b");
     assert_eq!(result(on(&["a", "b"]), &world), "Permission b: unknown host key", "the host once");
     assert_eq!(result(on(&["a"]), &world), "ready a2 b0 c0");
+}
+
+#[test]
+fn all_named_hosts_that_are_down_are_told_at_once() {
+    let mut world = World::default();
+    down(&mut world, "a");
+    let all = || on(&["a", "b", "c"]);
+    assert_eq!(result(all(), &world), r#"wait [HostId("b"), HostId("c")]"#, "they may be down, too");
+    up(&mut world, "c", 2);
+    down(&mut world, "b");
+    let both = "Unreachable a: connection refused; b: connection refused";
+    assert_eq!(result(all(), &world), both);
+    // one that is tried again is down all the same
+    tell(&mut world, "a", Event::LinkChanged { state: LinkState::Connecting { to: "a".into() } });
+    assert_eq!(result(all(), &world), both);
+    assert_eq!(result(on(&["c"]), &world), "ready a0 b0 c2");
 }

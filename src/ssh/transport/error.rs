@@ -36,9 +36,7 @@ pub enum SshError {
         value: String,
     },
     /// The name has no address.
-    #[error(
-        "{host}: no address for `{address}`: {detail}; check the name in the hosts file, DNS and /etc/hosts"
-    )]
+    #[error("{host}: no address for `{address}`: {detail}; check its spelling, DNS and /etc/hosts")]
     Resolve {
         /// The host.
         host: HostId,

@@ -72,6 +72,11 @@ pub(super) fn allows(model: &Model, action: Action) -> bool {
     !model.readonly || wanted(action).is_none()
 }
 
+/// What is said where there is no run yet: `how` one is launched, where this client launches any.
+pub(super) fn no_run(model: &Model, how: &'static str) -> &'static str {
+    if model.readonly { "no run yet, and a read-only client launches none" } else { how }
+}
+
 /// Takes out what would change a host; says so.
 pub(super) fn hold_back(model: &mut Model, effects: &mut Vec<Effect>) {
     if !model.readonly {
@@ -108,6 +113,9 @@ mod tests {
         let mut effects = all();
         hold_back(&mut model, &mut effects);
         assert_eq!(effects, [Effect::ListRuns]);
+        assert!(no_run(&model, "launch with L").ends_with("a read-only client launches none"));
+        model.readonly = false;
+        assert_eq!(no_run(&model, "launch with L"), "launch with L");
         assert!(model.ui.toasts[0].text.starts_with("read-only: a stop is refused"));
     }
 }

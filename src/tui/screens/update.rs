@@ -442,7 +442,8 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
     let mut effects = if model.ui.replay.open { replay::close(model) } else { Vec::new() };
     if to == Screen::Run {
         let Some(newest) = runs::newest(model) else {
-            model.notice(Level::Info, "no run yet: pick with space, launch with L");
+            let words = readonly::no_run(model, "no run yet: pick with space, launch with L");
+            model.notice(Level::Info, words);
             return effects;
         };
         if !model.world.runs.contains_key(&newest) {

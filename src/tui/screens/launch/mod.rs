@@ -214,9 +214,13 @@ impl LaunchForm {
         }
         match (&self.request, field) {
             (Some(LaunchRequest { place: PlacementSpec::Picks(picks), options, .. }), Field::Ranks) => {
-                match options.gpus_per_rank {
-                    0 | 1 => format!("{}, one a pick", picks.len()),
-                    each => format!("{}, one for {each} picks", picks.len() as u32 / each),
+                let written = reading::slots_written(self.text(Field::On));
+                let (taken, each) = (picks.len(), options.gpus_per_rank.max(1));
+                let ranks = taken as u32 / each;
+                match each {
+                    _ if taken < written => format!("{ranks} · from the line, on {taken} of {written} slots"),
+                    1 => format!("{ranks}, one a slot"),
+                    each => format!("{ranks}, one for {each} slots"),
                 }
             }
             (Some(request), Field::Kind) => {

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, RunOptions};
 use crate::domain::run::JobKind;
-use crate::domain::text::closest;
+use crate::domain::text::{closest, hosts_hint};
 use crate::domain::world::World;
 use crate::launch::part::Part;
 use crate::launch::paste::{self, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Caret, Line, split};
-use crate::launch::{host_list, pasted_request, setup};
+use crate::launch::{host_list, line_place, pasted_request, setup};
 use crate::tui::screens::Here;
 use crate::tui::screens::launch::surroundings::Surroundings;
 use crate::tui::screens::launch::{Fault, Field, LaunchForm, surroundings};
@@ -120,6 +120,12 @@ pub(super) fn read(
                 if !faults.is_empty() {
                     break Outcome::Faults(faults);
                 }
+                let passed_over = line.as_ref().and_then(|line| line_place::passed_over(line, &request));
+                request.remarks.extend(passed_over.map(|words| {
+                    format!(
+                        "the field on counts before the line's {words}: empty it to take those of the line."
+                    )
+                }));
                 by_uuid(&mut request.place, world);
                 break Outcome::Request(Box::new(request));
             }
@@ -151,11 +157,11 @@ fn misspelt(error: &RequestError, world: &World) -> Option<String> {
     let known = || world.hosts.keys().map(HostId::as_str);
     let mut unknown = hosts.iter().filter(|host| !world.hosts.contains_key(*host));
     let near = |host: &HostId| closest(host.as_str(), known()).map(|near| format!("did you mean {near}?"));
-    let all = || format!("the hosts file names {}", known().collect::<Vec<_>>().join(", "));
+    let all = |host: &HostId| hosts_hint(host.as_str(), &known().collect::<Vec<_>>());
     // an address may be that of a host
     let is_name = |host: &HostId| !host.as_str().contains(['.', ':']);
     unknown.find_map(|host| {
-        let hint = near(host).or_else(|| is_name(host).then(all))?;
+        let hint = near(host).or_else(|| is_name(host).then(|| all(host)))?;
         Some(format!("unknown host {host}: {hint}"))
     })
 }
@@ -309,6 +315,12 @@ impl Place {
             text.split([' ', ';']).map(str::trim).filter(|part| !part.is_empty()).collect();
         Self { hosts: None, gpus: (!parts.is_empty()).then(|| parts.join(";")) }
     }
+}
+
+/// How many slots the `on` field names one by one.
+pub(super) fn slots_written(text: &str) -> usize {
+    let gpus = Place::of(text).gpus;
+    gpus.and_then(|gpus| read::picks(&gpus).ok()).map_or(0, |picks| picks.len())
 }
 
 /// A GPU's number becomes its UUID where its host has told it: numbers may change, what is meant does not.

@@ -1,16 +1,16 @@
 //! What the keys and the mouse do on the Runs screen.
 
-use super::{delete, ids, opening, rows, view};
+use super::{NO_RUN, delete, ids, opening, rows, view};
 use crate::domain::ids::RunId;
 use crate::domain::run_list::RunFilter;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, layout, list};
-use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::overlay::report;
 use crate::tui::screens::run::keys::ask_stop;
 use crate::tui::screens::update::{perform, wheel};
+use crate::tui::screens::{Model, readonly};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -69,7 +69,7 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
     }
     Some(match (ui.loading, ui.filter_text.is_empty()) {
         (true, _) => "the recordings are being read",
-        (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
+        (false, true) => readonly::no_run(model, NO_RUN),
         (false, false) => "no run passes the filter: esc drops it",
     })
 }

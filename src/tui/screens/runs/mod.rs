@@ -22,6 +22,9 @@ use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use crate::tui::screens::view::title;
 
+/// What is said where there is no run.
+const NO_RUN: &str = "no run yet: pick GPUs on the Cluster screen with space, launch with L";
+
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Runs,

@@ -15,14 +15,14 @@ use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::theme::Theme;
 use crate::tui::core::layout::runs_list;
 use crate::tui::core::words::{clock_time, date, more_words};
-use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::cluster::view::mark_selected;
 use crate::tui::screens::run::rows::silent_hosts;
 use crate::tui::screens::run::verdict::hang;
 use crate::tui::screens::run::view::{clock_length, short_length, state_word};
-use crate::tui::screens::runs::{RunRow, rows};
+use crate::tui::screens::runs::{NO_RUN, RunRow, rows};
 use crate::tui::screens::view::title;
+use crate::tui::screens::{Model, readonly};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Col {
@@ -81,7 +81,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if rows.is_empty() {
         let text = match (model.ui.runs.loading, model.ui.runs.filter_text.is_empty()) {
             (true, _) => "reading the recordings …",
-            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
+            (false, true) => readonly::no_run(model, NO_RUN),
             (false, false) => "no run matches the filter",
         };
         canvas.text(2, band.y + 1, canvas.width() - 3, text, dim);
