@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ids::{HostId, Rank, RunId};
 use super::past::PastSample;
 use super::time::{HostTime, Stamp};
-use super::timing::StepTiming;
+use super::timing::{Phase, StepTiming};
 use super::world::World;
 
 /// The steps and samples of a run between two moments.
@@ -18,6 +18,8 @@ pub struct TimelineAhead {
     pub until: Stamp,
     /// By the key of the one that trains, each with the moment at which it was told, oldest first.
     steps: BTreeMap<Rank, Vec<(Stamp, Arc<StepTiming>)>>,
+    /// In which phase one stands at its end, from when to when.
+    open_phases: BTreeMap<Rank, (Phase, Stamp, Stamp)>,
     samples: BTreeMap<HostId, Vec<PastSample>>,
     /// When NCCL's collectives began, and how many microseconds they took.
     collectives: BTreeMap<Rank, Vec<(HostTime, u32)>>,
@@ -36,6 +38,9 @@ impl TimelineAhead {
                 ahead.after = ahead.after.max(*oldest);
             }
             ahead.steps.insert(one.key, state.steps.after(after).cloned().collect());
+            if let Some(open) = run.open_phase(one, until) {
+                ahead.open_phases.insert(one.key, open);
+            }
             ahead.collectives.insert(one.key, run.collectives.recent(one.key).collect());
         }
         for host in run.by_host.keys() {
@@ -50,6 +55,11 @@ impl TimelineAhead {
     pub fn steps(&self, number: Rank, moment: Stamp) -> &[(Stamp, Arc<StepTiming>)] {
         let steps = self.steps.get(&number).map_or(&[][..], Vec::as_slice);
         &steps[steps.partition_point(|(arrived, _)| *arrived <= moment)..]
+    }
+
+    /// The phase in which one that trains stands at its end, from when to when.
+    pub fn open_phase(&self, number: Rank) -> Option<(Phase, Stamp, Stamp)> {
+        self.open_phases.get(&number).copied()
     }
 
     /// The newest collectives of one that trains, oldest first; some may have begun before the moment.

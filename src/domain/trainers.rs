@@ -5,6 +5,8 @@ use super::ids::Rank;
 use super::options::PythonHooks;
 use super::run::RunStage;
 use super::text::sanitize;
+use super::time::Stamp;
+use super::timing::Phase;
 use super::trainer_keys::{TrainerId, TrainerKeys};
 use super::world::{RankState, RunState};
 
@@ -64,6 +66,16 @@ impl RunState {
     /// The rank that one is, or is in.
     pub fn rank_of(&self, key: Rank) -> Rank {
         self.trainer_keys.id(key).map_or(key, |id| id.rank)
+    }
+
+    /// The phase of a step that it has not finished in which one stands, from when to when: up to `now`, but not behind its end
+    /// or that of the run.
+    pub fn open_phase(&self, one: Trainer<'_>, now: Stamp) -> Option<(Phase, Stamp, Stamp)> {
+        let (since, standing) = one.state.standing.as_ref()?;
+        let run_end = || self.outcome.as_ref().map(|outcome| outcome.at.unwrap_or(self.last_at));
+        let end = one.rank.exit.as_ref().map(|(at, _)| *at).or_else(run_end);
+        let until = end.map_or(now, |end| end.min(now));
+        (*since < until).then_some((standing.phase, *since, until))
     }
 
     /// What there is to say of NCCL's collectives, in a sentence and with fewer words; or why there is nothing, where
@@ -145,13 +157,20 @@ mod tests {
     use crate::domain::event::{Envelope, Event, Origin};
     use crate::domain::ids::{HostId, RunId};
     use crate::domain::options::RunOptions;
-    use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
-    use crate::domain::time::Stamp;
+    use crate::domain::outcome::{RunEnd, RunOutcome};
+    use crate::domain::run::{JobKind, Placement, RankExit, RunSpec, Slot};
+    use crate::domain::standstill::StalledPhase;
+    use crate::domain::time::HostTime;
     use crate::domain::waiting::Waiting;
     use crate::domain::world::World;
 
     /// What is said of the steps of a run on two hosts, of which some have the hooks off.
     fn words(off: &[&str], events: &[(u32, Event)]) -> Option<String> {
+        run(off, events)?.steps_words()
+    }
+
+    /// The run after these events of its ranks.
+    fn run(off: &[&str], events: &[(u32, Event)]) -> Option<RunState> {
         let place = |(rank, host): (u32, &str)| Placement {
             rank: Rank(rank),
             host: HostId::from(host),
@@ -185,7 +204,36 @@ mod tests {
         for (seq, (origin, event)) in (0..).zip(begin.into_iter().chain(ranks)) {
             world.apply(&Envelope { seq, at: Stamp(1), origin, event });
         }
-        world.runs.get(&id)?.steps_words()
+        world.runs.remove(&id)
+    }
+
+    #[test]
+    fn an_open_phase_ends_with_its_rank_or_with_the_run() {
+        let standing = StalledPhase { phase: Phase::Data, step: 2, for_us: 3, stopped: false, at: None };
+        let mut run = run(&[], &[(0, Event::RankStands { standing })]).unwrap();
+        let open = |run: &RunState, now| {
+            let one = run.trainers().next().unwrap();
+            run.open_phase(one, Stamp(now)).map(|(phase, from, to)| (phase, from.0, to.0))
+        };
+        assert_eq!(open(&run, 9), Some((Phase::Data, -2, 9)));
+        assert_eq!(open(&run, -2), None, "it has not begun");
+        let of_other = run.trainers().nth(1).and_then(|one| run.open_phase(one, Stamp(9)));
+        assert_eq!(of_other, None, "it does not stand");
+        let mut outcome = RunOutcome::new(RunEnd::Stopped, "stopped");
+        outcome.at = Some(Stamp(7));
+        run.outcome = Some(outcome);
+        assert_eq!(open(&run, 9), Some((Phase::Data, -2, 7)));
+        let exit = RankExit {
+            code: Some(1),
+            signal: None,
+            t: HostTime(0),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
+        run.ranks[0].exit = Some((Stamp(5), exit));
+        assert_eq!(open(&run, 9), Some((Phase::Data, -2, 5)));
+        assert_eq!(open(&run, 4), Some((Phase::Data, -2, 4)));
     }
 
     #[test]

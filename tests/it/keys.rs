@@ -766,6 +766,10 @@ fn a_run_that_another_client_makes_ready_is_no_ended_one_and_can_be_stopped() {
     let screen = text(&story.model, COLOR);
     assert!(screen.contains("● prepare") && screen.contains("another hvtui makes it ready"), "{screen}");
     press(&mut story, "x");
+    let asked = text(&story.model, COLOR);
+    let question = format!("Stop run {} {}?", spec.id.short(), spec.name);
+    assert!(asked.contains(&question) && asked.contains("3 ranks on gpu-a gpu-b"), "{asked}");
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "enter is no yes");
     assert_eq!(press(&mut story, "y"), [Effect::StopForeign { spec: spec.clone(), now: false }]);
     press(&mut story, "x");
     assert_eq!(press(&mut story, "K"), [Effect::StopForeign { spec, now: true }]);
@@ -782,7 +786,10 @@ fn stopping_asks_first() {
     assert!(press(&mut story, "x").is_empty());
     assert!(press(&mut story, "n").is_empty());
     assert_eq!(story.model.ui.overlay, Overlay::None);
-    assert_eq!(press(&mut story, "xy"), [Effect::StopRun { run: run_id(), now: false }]);
+    press(&mut story, "x");
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "enter is no yes, as in the other dialogs");
+    assert_ne!(story.model.ui.overlay, Overlay::None);
+    assert_eq!(press(&mut story, "y"), [Effect::StopRun { run: run_id(), now: false }]);
     assert_eq!(press(&mut story, "xK"), [Effect::StopRun { run: run_id(), now: true }]);
     let mut story = failed();
     assert!(press(&mut story, "x").is_empty() && story.model.ui.overlay == Overlay::None, "an ended run");

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use crate::common::world::{CLOCK_OFFSET, FREE, Gpu, START, Story, gpu_slots, many_ranks, phases, training};
 use crate::screens::{COLOR, shoot, text};
 use hvtui::domain::event::Event;
+use hvtui::domain::host::LinkState;
 use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::phase_window::{PhasePart, PhaseWindow};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
+use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::domain::timing::Phase;
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
 use hvtui::tui::screens::run::lanes::lane_columns;
@@ -207,6 +210,50 @@ fn where_nothing_is_held_a_lane_is_neither_idle_nor_blank() {
     idle.send(Msg::Playback(PlaybackState { end: known, playhead: known, lost: lost_idle, ..state }));
     let shown = lane(&idle, "rank 0");
     assert!(shown.contains("·╌") && shown.contains("╌·"), "{shown} {lost:?}");
+}
+
+#[test]
+fn a_rank_that_stands_has_its_open_phase_in_its_lane_for_as_long_as_that_is_known() {
+    let mut story = training();
+    press(&mut story, "t");
+    story.send(Msg::Resize(120, 40));
+    story.model.ui.run.window = Some(40_000_000);
+    for rank in 0..4 {
+        let phase = if rank == 3 { Phase::Data } else { Phase::Wait };
+        let standing = StalledPhase { phase, step: 121, for_us: 0, stopped: false, at: None };
+        story.rank(rank, Event::RankStands { standing });
+    }
+    let seconds = |story: &mut Story, hosts: &[&str]| {
+        for _ in 0..20 {
+            story.wait_ms(1_000);
+            for host in hosts {
+                story.sample(host, 40.0, &[FREE; 4]);
+            }
+        }
+    };
+    let second_half = |story: &Story, name| {
+        let shown = lane(story, name);
+        let half = shown.chars().count() / 2 + 1;
+        shown.chars().skip(half).collect::<String>()
+    };
+    let is_all = |lane: &str, glyph: char| lane.len() > 20 && lane.chars().all(|own| own == glyph);
+    seconds(&mut story, &["gpu-a", "gpu-b"]);
+    assert_eq!(timeline(&story.model).1, story.at, "the lanes go on though no step comes");
+    let (waits, reads) = (second_half(&story, "rank 0"), second_half(&story, "rank 3"));
+    assert!(is_all(&waits, 'w') && is_all(&reads, 'd'), "{waits}\n{reads}");
+    // of a host that is lost it is not known any longer
+    story.link("gpu-b", LinkState::Down { reason: "gone".to_owned(), retry_at: None });
+    seconds(&mut story, &["gpu-a"]);
+    let (waits, reads) = (second_half(&story, "rank 0"), second_half(&story, "rank 3"));
+    assert!(is_all(&waits, 'w') && !reads.contains('d'), "{waits}\n{reads}");
+    // up to its end, and no further
+    let ended = story.at;
+    for rank in 0..4 {
+        story.exit(rank, None, Some(15), true);
+    }
+    story.wait_ms(5_000);
+    assert_eq!(timeline(&story.model).1, ended);
+    assert!(is_all(&second_half(&story, "rank 0"), 'w'));
 }
 
 #[test]

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::common::world::{
-    FREE, Gpu, Story, busy, cpu_slots, failed, gpu_slots, many_ranks, phases, run_id, training, uuid,
+    CLOCK_OFFSET, FREE, Gpu, Story, busy, cpu_slots, failed, gpu_slots, many_ranks, phases, run_id, training,
+    uuid,
 };
 use crate::screens::{COLOR, text};
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::event::Event;
 use hvtui::domain::ids::Rank;
+use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::{RefusalClass, RunStage};
@@ -364,6 +366,37 @@ fn only_lines_of_standard_error_without_a_level_are_marked() {
 }
 
 #[test]
+fn lines_of_several_hosts_stand_in_the_order_in_which_they_were_printed() {
+    let mut story = training();
+    let now = story.at.0 - CLOCK_OFFSET;
+    let mut print = |rank, ago_ms: Option<i64>, text: &str| {
+        let line = LogLine {
+            rank: Rank(rank),
+            stream: Stream::Stdout,
+            offset: 0,
+            text: text.to_owned(),
+            elided: 0,
+            t: ago_ms.map(|ago| HostTime((now - ago * 1000) as u64)),
+        };
+        story.rank(rank, Event::LogPrinted { line: Arc::new(line) });
+    };
+    print(0, Some(5), "the second line");
+    print(2, Some(9), "the first line");
+    print(3, Some(2), "the third line");
+    print(2, Some(1), "the fourth line");
+    // of one rank the order is known
+    print(1, None, "the fifth line");
+    print(1, Some(3), "the sixth line");
+    let screen = shown(&mut story, (120, 40));
+    let at = |text: &str| {
+        screen.lines().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{screen}"))
+    };
+    let places =
+        ["first", "second", "third", "fourth", "fifth", "sixth"].map(|text| at(&format!("the {text} line")));
+    assert!(places.is_sorted(), "{places:?}\n{screen}");
+}
+
+#[test]
 fn hidden_ranks_cover_no_head_of_a_column() {
     let mut story = many_ranks(2);
     for size in [(80, 24), (120, 40)] {
@@ -373,6 +406,12 @@ fn hidden_ranks_cover_no_head_of_a_column() {
         let below = line(&screen, "log   ");
         assert!(below.contains("ranks: ↓ "), "{screen}");
     }
+    // a longer head of the log ends before it, and that it is cut is seen
+    press(&mut story, "/words-that-no-rank-prints");
+    key(&mut story, KeyCode::Enter);
+    let screen = shown(&mut story, (60, 15));
+    let below = line(&screen, "log   ");
+    assert!(below.contains("· / words") && below.contains("… ─ ranks: ↓ "), "{screen}");
 }
 
 #[test]

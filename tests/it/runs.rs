@@ -19,7 +19,7 @@ use hvtui::domain::time::HostTime;
 use hvtui::domain::trained::Trained;
 use hvtui::domain::world::World;
 use hvtui::record::Store;
-use hvtui::tui::core::{Effect, Key, KeyCode, Msg, ReportOf, Screen};
+use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, ReportOf, Reported, Screen};
 use hvtui::tui::screens::model::{Confirm, Overlay};
 use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::runs::rows;
@@ -262,6 +262,28 @@ fn a_run_that_goes_on_is_not_deleted() {
     let Overlay::Confirm(Confirm::Delete(asked)) = &story.model.ui.overlay else { panic!("the other one") };
     assert_eq!((asked.runs.len(), asked.kept.len()), (1, 1));
     assert!(asked.kept[0].contains("is running"), "{asked:?}");
+}
+
+#[test]
+fn a_notice_covers_no_line_of_a_report() {
+    let mut story = listed();
+    let effects = press(&mut story, "jjI");
+    let [Effect::Report(of)] = &effects[..] else { panic!("{effects:?}") };
+    let words: String = (1..=35).map(|line| format!("line {line}\n")).collect();
+    story.send(Msg::ReportTold(of.clone(), Reported::Done(words.into(), Vec::new())));
+    story.send(Msg::Resize(80, 24));
+    story.model.ui.toasts.clear();
+    press(&mut story, "G");
+    let screen = text(&story.model, COLOR);
+    let lines: Vec<&str> = screen.lines().collect();
+    assert!(lines[0].contains("lines 14 to 35 of 35") && lines[22] == "line 35", "{screen}");
+    let notice = "a host was lost, and what it told meanwhile is not known here ".repeat(2);
+    story.send(Msg::Notice(Level::Warning, notice));
+    press(&mut story, "G");
+    let screen = text(&story.model, COLOR);
+    let lines: Vec<&str> = screen.lines().collect();
+    assert!(lines[0].contains("lines 16 to 35 of 35") && lines[20] == "line 35", "{screen}");
+    assert!(lines[21].starts_with(" ⚠ a host was lost"), "{screen}");
 }
 
 #[test]

@@ -1114,6 +1114,20 @@ fn what_is_wrong_with_the_hosts() {
     assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(Look { number: 2, .. })]));
 }
 
+#[test]
+fn many_hosts_of_the_doctor_have_what_tells_their_names_apart_above_their_columns() {
+    let eight: Vec<String> = (1..=8).map(|at| format!("gpu-{at:02}")).collect();
+    let eight: Vec<&str> = eight.iter().map(String::as_str).collect();
+    let mut story = Story::new(&["gpu-01"]);
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "4");
+    story.send(Msg::HostsChecked(1, Box::new(checked(&eight)), true));
+    let shown = text(&story.model, COLOR);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[2], "  CHECK   gpu-01 02 03 04 05 06 07 08", "{shown}");
+    assert!(lines[3].starts_with("▌ ssh         ✔  ✖  ✔  ✔ "), "{shown}");
+}
+
 /// That a line of the Doctor's matrix is of this check: a mark below each host's name, and words that end within the screen.
 fn assert_line_of(check: &str, line: &str, head: &str, hosts: &[&str], width: usize) {
     let cells: Vec<char> = line.chars().collect();
@@ -1153,12 +1167,17 @@ fn each_check_of_the_doctor_has_a_line() {
     story.send(Msg::Resize(200, 50));
     let shown = text(&story.model, COLOR);
     let lines: Vec<&str> = shown.lines().collect();
+    assert!(!lines[1].contains("more"), "{shown}");
     for (line, check) in lines[3..].iter().zip(&checks) {
         assert_line_of(check, line, lines[2], &hosts, 200);
     }
     // and one after the other
     story.send(Msg::Resize(80, 24));
     press(&mut story, "g");
+    let shown = text(&story.model, COLOR);
+    let lines: Vec<&str> = shown.lines().collect();
+    let below = checks.len() - lines[3..].iter().take_while(|line| !line.starts_with('─')).count();
+    assert!(lines[1].contains(&format!("{} checks   ↓ {below} more ", checks.len())), "{shown}");
     for check in &checks {
         let shown = text(&story.model, COLOR);
         let lines: Vec<&str> = shown.lines().collect();

@@ -445,6 +445,9 @@ pub struct RunAnalysis {
     /// The rank by which it failed.
     #[serde(skip)]
     pub failed_by: Option<Rank>,
+    /// When that rank ended.
+    #[serde(skip)]
+    pub failed_at: Option<Stamp>,
     /// Where ranks stand behind the last step, in words.
     #[serde(skip)]
     pub stands: Option<String>,

@@ -164,8 +164,10 @@ fn failure(run: &RunAnalysis) -> Option<Finding> {
         format!("{what} rank {}: {}", line.rank, line.text)
     });
     let finding = Finding::new(4.0, "the run failed", format!("{}\n{evidence}", run.outcome.as_deref()?));
-    let end = run.charts.range.map(|(_, end)| end);
-    Some(finding.seen_at(line.and_then(|line| line.at).or(end).map(Place::At)))
+    // behind its last words, where it is known to have failed
+    let end = || run.charts.range.map(|(_, end)| end);
+    let place = run.failed_at.or_else(|| line.and_then(|line| line.at)).or_else(end);
+    Some(finding.seen_at(place.map(Place::At)))
 }
 
 /// A run that did not end well took no step any more before its end: it hung.

@@ -96,7 +96,7 @@ pub struct Analyzer {
     job: JobFacts,
     total_steps: Option<u64>,
     alive: BTreeSet<Rank>,
-    exits: BTreeMap<Rank, RankExit>,
+    exits: BTreeMap<Rank, (Stamp, RankExit)>,
     first_step_at: Option<Stamp>,
     last_step_at: Option<Stamp>,
     last_at: Option<Stamp>,
@@ -289,7 +289,7 @@ impl Analyzer {
             }
             Event::RankExited { exit } => {
                 self.alive.remove(&rank);
-                self.exits.insert(rank, exit.clone());
+                self.exits.insert(rank, (at, exit.clone()));
             }
             Event::LogPrinted { line } => self.logs.take(at, line, counting),
             // what an emptied file leaves out of its numbers says nothing of how much is missing

@@ -34,6 +34,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     let steps = if analyzer.is_unbegun { without_first(steps) } else { steps };
     let created = spec.created;
     let outcome = analyzer.outcome;
+    let root = outcome.as_ref().and_then(|outcome| outcome.root);
     let mut unattended = analyzer.unattended;
     before_end(&mut unattended, outcome.as_ref().and_then(|outcome| outcome.at).unwrap_or(Stamp(i64::MAX)));
     let lengths_us = unattended.iter().map(|(from, to)| to.micros_since(*from).unsigned_abs());
@@ -75,7 +76,8 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
             .as_ref()
             .filter(|_| !spec.is_imported())
             .map(crate::domain::outcome::RunOutcome::is_success),
-        failed_by: outcome.as_ref().and_then(|outcome| outcome.root),
+        failed_by: root,
+        failed_at: root.and_then(|root| analyzer.exits.get(&root)).map(|(at, _)| *at),
         stands: steps.stands.after(steps.newest),
         restarts: analyzer.restarts,
         steps: step_figures(&spec, &steps, &all, &totals, analyzer.total_steps),
@@ -108,7 +110,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         waits: analyzer.waits,
         estimates: estimates(&steps, &all),
         ranks,
-        log: logs.figures(outcome.as_ref().and_then(|outcome| outcome.root)),
+        log: logs.figures(root),
         charts: Charts {
             util: telemetry.charts(),
             range: ended_at.map(|end| (created, end)),
@@ -156,10 +158,10 @@ fn what_if(steps: &Steps) -> Vec<WhatIf> {
 }
 
 /// How the process of each ended, and what it printed; the processes within a rank print what is its log.
-fn tell_ends(ranks: &mut [RankFigures], exits: &BTreeMap<Rank, RankExit>, logs: &Logs) {
+fn tell_ends(ranks: &mut [RankFigures], exits: &BTreeMap<Rank, (Stamp, RankExit)>, logs: &Logs) {
     let mut logs_of = None;
     for figures in ranks {
-        figures.exit = exits.get(&figures.within).map(RankExit::describe);
+        figures.exit = exits.get(&figures.within).map(|(_, exit)| exit.describe());
         if logs_of.replace(figures.within) != Some(figures.within) {
             (figures.warnings, figures.errors) = logs.of(figures.within);
         }

@@ -328,6 +328,40 @@ fn a_traceback_is_one_error_and_the_first_is_that_of_the_rank_that_failed_first(
     assert_eq!((first.rank, first.text.as_str()), (Rank(1), "ValueError: bad batch size 0"));
 }
 
+#[test]
+fn a_failure_is_seen_where_the_rank_that_failed_first_has_ended() {
+    let place = |ended: bool| {
+        let mut told = Told::new(spec(2));
+        told.at = START.plus_micros(5_000_000);
+        told.line(1, "ValueError: bad batch size 0");
+        for (rank, after) in [(1, 6_000_000), (0, 9_000_000)] {
+            told.at = START.plus_micros(after);
+            let exit = RankExit {
+                code: Some(1),
+                signal: None,
+                t: HostTime(0),
+                error: None,
+                stopped: rank == 0,
+                cause: None,
+            };
+            if ended {
+                told.rank(rank, Event::RankExited { exit });
+            }
+        }
+        let outcome =
+            RunOutcome { root: Some(Rank(1)), ..RunOutcome::new(RunEnd::Failed, "rank 1 failed first") };
+        told.whole(Event::RunEnded { outcome });
+        let found = findings(&told.analyzer.finish(None));
+        found.into_iter().find(|finding| finding.words == "the run failed").and_then(|finding| finding.place)
+    };
+    assert_eq!(place(true), Some(Place::At(START.plus_micros(6_000_000))));
+    assert_eq!(
+        place(false),
+        Some(Place::At(START.plus_micros(5_000_000))),
+        "its first error, where no end is told"
+    );
+}
+
 /// No rank leaves an allreduce before the last one comes to it.
 #[test]
 fn a_clock_that_the_steps_show_to_be_ahead_is_a_finding() {

@@ -2,6 +2,9 @@
 
 use ratatui::buffer::Buffer;
 
+/// Left of this column no strip begins: a mark there is that of a fold.
+const STRIPS_FROM: usize = 11;
+
 /// Replaces every glyph beyond ASCII by one that says the same.
 pub(in crate::tui) fn to_ascii(buf: &mut Buffer) {
     let width = usize::from(buf.area.width).max(1);
@@ -18,9 +21,13 @@ pub(in crate::tui) fn to_ascii(buf: &mut Buffer) {
                 && at
                     .checked_sub(2)
                     .is_some_and(|at| row[at].symbol().starts_with(|c: char| c.is_ascii_digit()));
+            let before_name =
+                after_blank && row.get(at + 1).is_some_and(|c| c.symbol().starts_with(char::is_alphanumeric));
             let glyph = match row[at].symbol().chars().next().unwrap_or(' ') {
                 // the cursor's mark stands at the left edge, where no bar is
                 '▌' if at == 0 => '>',
+                // of a host that is unfolded; `v` would be a letter of its name
+                '▾' if before_name || at < STRIPS_FROM => '-',
                 // `71°` has no other letter; `88 °C` and a column's head have it
                 '°' if is(at.checked_add(1), "C") && !after_number => ' ',
                 glyph => replacement(glyph),
@@ -39,7 +46,8 @@ fn replacement(glyph: char) -> char {
         '\u{a0}' => ' ',
         '●' => '*',
         '▾' | '↓' => 'v',
-        '▸' | '▶' | '→' | '›' => '>',
+        '▸' => '+',
+        '▶' | '→' | '›' => '>',
         '←' => '<',
         '↑' | '▲' => '^',
         '✖' => 'X',
@@ -112,13 +120,22 @@ mod tests {
         assert!(!glyphs.contains(&'?') && glyphs.iter().all(char::is_ascii));
     }
 
+    fn ascii(text: &str) -> String {
+        let mut buf = Buffer::with_lines([text]);
+        to_ascii(&mut buf);
+        buf.content.iter().map(ratatui::buffer::Cell::symbol).collect()
+    }
+
+    #[test]
+    fn the_mark_of_a_fold_is_no_letter_of_the_name_behind_it() {
+        assert_eq!(ascii("▌▾gpu-a"), ">-gpu-a");
+        assert_eq!(ascii(" ▸gpu-a          ▾gpu-b"), " +gpu-a          -gpu-b", "two tables");
+        assert_eq!(ascii("!▾ 8-15"), "!- 8-15");
+        assert_eq!(ascii(" whole run ──▾──"), " whole run --v--", "a mark of a person");
+    }
+
     #[test]
     fn numbers_with_signs_stay_true() {
-        let ascii = |text: &str| {
-            let mut buf = Buffer::with_lines([text]);
-            to_ascii(&mut buf);
-            buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
-        };
         assert_eq!(ascii("clock ±0.02 ms"), "clock ~0.02 ms");
         assert_eq!(ascii("(±0.02 ms)"), "(~0.02 ms)");
         assert_eq!(ascii("±1"), "~1");

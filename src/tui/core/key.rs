@@ -64,6 +64,12 @@ impl Key {
         Self { code: KeyCode::Char(c), ctrl: true, alt: false }
     }
 
+    /// Whether it answers no where something is asked before it is done. Enter answers nothing there: it is pressed too
+    /// easily.
+    pub const fn is_no(self) -> bool {
+        matches!(self.code, KeyCode::Char('n' | 'q') | KeyCode::Esc)
+    }
+
     /// How help and footer write it: `space`, `ctrl-c`, `pgup`.
     pub fn name(self) -> String {
         let code = match self.code {

@@ -472,13 +472,14 @@ fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
         Confirm::Stop(id) => id,
     };
     let now = match key.code {
-        KeyCode::Char('y') | KeyCode::Enter => false,
+        KeyCode::Char('y') => false,
         KeyCode::Char('K') => true,
-        KeyCode::Char('n' | 'q') | KeyCode::Esc => {
-            model.ui.overlay = Overlay::None;
+        _ => {
+            if key.is_no() {
+                model.ui.overlay = Overlay::None;
+            }
             return Vec::new();
         }
-        _ => return Vec::new(),
     };
     model.ui.overlay = Overlay::None;
     match runs::spec_elsewhere(model, id) {

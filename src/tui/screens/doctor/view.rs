@@ -6,14 +6,17 @@ use crate::domain::doctor::{Row, Verdict};
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::text::sanitize;
+use crate::domain::units::middle_cut;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::{doctor_cell, doctor_list};
-use crate::tui::core::words::{broken, clock_time};
+use crate::tui::core::words::{broken, clock_time, more_words};
 use crate::tui::screens::Model;
 use crate::tui::screens::view::title::{self, plural};
 
 /// Where the hosts' columns begin: behind the mark of the line and the check's name.
 const CELLS: u16 = 14;
+/// Where what the hosts' names have in common stands at the earliest: behind `CHECK`.
+const BEGINNING: u16 = 8;
 /// Columns that the words of a line need at least.
 const WORDS: u16 = 24;
 /// The longest name that a column of its own is made for.
@@ -22,25 +25,27 @@ const NAME: u16 = 14;
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
-    head(model, canvas);
     let doctor = &model.ui.doctor;
     let band = doctor_list((canvas.width(), canvas.height()));
+    head(model, canvas, usize::from(band.h));
     let dim = canvas.theme.dim;
     let columns = Columns::of(model);
     canvas.text(2, 2, 12, "CHECK", dim);
     let chosen = doctor.chosen().map(|(host, _)| host);
     for (at, host) in columns.shown() {
-        if columns.named {
+        if let Some(beginning) = columns.beginning {
             let style = if doctor.host.as_ref() == Some(host) { canvas.theme.strong() } else { dim };
-            canvas.text(at, 2, columns.each - 1, host.as_str(), style);
+            let name = host.as_str();
+            canvas.text(at, 2, columns.each - 1, name.strip_prefix(beginning).unwrap_or(name), style);
         } else if doctor.host.as_ref() == Some(host) {
             canvas.text(at, 2, 1, "▾", canvas.theme.accent);
         }
     }
-    if !columns.named {
-        let unshown = columns.hosts.len() - columns.shown().count();
-        let more = if unshown > 0 { format!(", {unshown} more to the sides") } else { String::new() };
-        let words = format!("a column a host{more}");
+    if let Some(beginning) = columns.beginning {
+        let beginning = middle_cut(&sanitize(beginning), usize::from(CELLS - BEGINNING));
+        canvas.right(BEGINNING, 2, CELLS - BEGINNING, &beginning, dim);
+    } else {
+        let words = columns.more_words().unwrap_or_else(|| "a column a host".to_owned());
         canvas.text(columns.end() + 1, 2, canvas.width().saturating_sub(columns.end() + 2), &words, dim);
     }
     for (y, (at, row)) in
@@ -68,8 +73,8 @@ fn reverse(canvas: &mut Canvas<'_>, x: u16, y: u16) {
     }
 }
 
-/// How the whole is, and who is awaited.
-fn head(model: &Model, canvas: &mut Canvas<'_>) {
+/// How the whole is, how many of the checks stand above and below the `shown` ones, and who is awaited.
+fn head(model: &Model, canvas: &mut Canvas<'_>, shown: usize) {
     let doctor = &model.ui.doctor;
     let (dim, text) = (canvas.theme.dim, canvas.theme.text);
     let matrix = &doctor.matrix;
@@ -82,6 +87,9 @@ fn head(model: &Model, canvas: &mut Canvas<'_>) {
     let hosts = matrix.hosts.len();
     let mut pieces =
         vec![(format!("{hosts} {}, {} checks   ", plural(hosts, "host"), matrix.rows.len()), text)];
+    let above = doctor.cursor.offset.min(matrix.rows.len());
+    let below = (matrix.rows.len() - above).saturating_sub(shown);
+    pieces.extend(more_words(above, below).map(|more| (format!("{more}   "), dim)));
     if red > 0 {
         pieces.push((format!("✖ {red} red   "), canvas.theme.bad));
     }
@@ -105,8 +113,8 @@ struct Columns<'a> {
     hosts: &'a [HostId],
     /// Columns of each.
     each: u16,
-    /// Whether their names stand above them.
-    named: bool,
+    /// Their names stand above them, and what all begin with once before them; `None` where they have no room.
+    beginning: Option<&'a str>,
     /// The first that is shown, and how many.
     from: usize,
     count: usize,
@@ -116,17 +124,18 @@ impl<'a> Columns<'a> {
     fn of(model: &'a Model) -> Self {
         let hosts = &model.ui.doctor.matrix.hosts[..];
         let room = model.size.0.saturating_sub(CELLS + WORDS + 1);
-        let longest = hosts.iter().map(|host| width(host.as_str())).max().unwrap_or(0).min(NAME);
+        let beginning = common_beginning(hosts);
+        let longest = hosts.iter().map(|host| width(host.as_str())).max().unwrap_or(0);
+        let end = longest.saturating_sub(width(beginning)).clamp(1, NAME);
+        let longest = longest.clamp(1, NAME);
         let total = |each: u16| each.saturating_mul(u16::try_from(hosts.len()).unwrap_or(u16::MAX));
-        let (each, named) = match longest.max(1) + 2 {
-            with_names if total(with_names) <= room => (with_names, true),
-            _ if total(2) <= room => (2, false),
-            _ => (1, false),
-        };
+        let ways = [(longest + 2, Some("")), (end + 1, Some(beginning)), (2, None)];
+        let way = ways.into_iter().find(|(each, _)| total(*each) <= room);
+        let (each, beginning) = way.unwrap_or((1, None));
         let count = hosts.len().min(usize::from(room / each));
         let on = model.ui.doctor.host.as_ref().and_then(|on| hosts.iter().position(|host| host == on));
         let from = on.map_or(0, |on| (on + 1).saturating_sub(count));
-        Self { hosts, each, named, from, count }
+        Self { hosts, each, beginning, from, count }
     }
 
     fn shown(&self) -> impl Iterator<Item = (u16, &'a HostId)> + use<'a> {
@@ -138,6 +147,33 @@ impl<'a> Columns<'a> {
     fn end(&self) -> u16 {
         CELLS + self.each * self.count as u16
     }
+
+    /// How many hosts have no column: `← 5 → 18 more hosts`. `None` where all have one.
+    fn more_words(&self) -> Option<String> {
+        let (left, right) = (self.from, self.hosts.len() - self.from - self.count);
+        let of =
+            |arrow: &str, count: usize| if count > 0 { format!("{arrow} {count} ") } else { String::new() };
+        let hosts = plural(left + right, "host");
+        (left + right > 0).then(|| format!("{}{}more {hosts}", of("←", left), of("→", right)))
+    }
+}
+
+/// What the names of all hosts begin with, up to a number; not the whole of any.
+fn common_beginning(hosts: &[HostId]) -> &str {
+    let Some(first) = hosts.first().map(HostId::as_str) else { return "" };
+    let shared = |other: &HostId| {
+        let both = first.char_indices().zip(other.as_str().chars());
+        let same = both.take_while(|((_, one), other)| one == other);
+        same.map(|((at, c), _)| at + c.len_utf8()).last().unwrap_or(0)
+    };
+    let shared = hosts.iter().map(shared).min().unwrap_or(0);
+    let mut beginning = first[..shared].trim_end_matches(|c: char| c.is_ascii_digit());
+    if hosts.iter().any(|host| host.as_str() == beginning) {
+        let mut chars = beginning.chars();
+        chars.next_back();
+        beginning = chars.as_str();
+    }
+    beginning
 }
 
 /// The host whose column stands there.
@@ -227,5 +263,35 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>) {
             canvas.text(x, y, w - x - 1, words, style);
             y += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_begin_with_ends_before_a_number_and_leaves_something_of_each() {
+        let of = |names: &[&str]| {
+            let hosts: Vec<HostId> = names.iter().copied().map(HostId::from).collect();
+            common_beginning(&hosts).to_owned()
+        };
+        assert_eq!(of(&["gpu-01", "gpu-02", "gpu-08"]), "gpu-");
+        assert_eq!(of(&["node098", "node099", "node100"]), "node");
+        assert_eq!(of(&["gpu-a", "gpu-ab"]), "gpu-");
+        assert_eq!(of(&["here", "dead"]), "");
+        assert_eq!(of(&["训练节点1", "训练节点2"]), "训练节点");
+        assert_eq!((of(&[]), of(&["a"])), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn hosts_without_a_column_are_counted_to_both_sides() {
+        let hosts: Vec<HostId> = (0..64).map(|n| HostId::from(format!("n{n}").as_str())).collect();
+        let more =
+            |from, count| Columns { hosts: &hosts, each: 1, beginning: None, from, count }.more_words();
+        assert_eq!(more(0, 64), None);
+        assert_eq!(more(0, 41).as_deref(), Some("→ 23 more hosts"));
+        assert_eq!(more(5, 41).as_deref(), Some("← 5 → 18 more hosts"));
+        assert_eq!(more(1, 63).as_deref(), Some("← 1 more host"));
     }
 }

@@ -77,7 +77,7 @@ fn pressed(model: &mut Model, mouse: Mouse) -> Option<Key> {
             let now = (&model.world, model.now);
             stacks::key_at(shown, now, size, (column, row)).filter(|_| is_first)
         }
-        Overlay::Report(shown) => report::key_at(shown, size, (column, row)).filter(|_| is_first),
+        Overlay::Report(shown) => report::key_at(model, shown, (column, row)).filter(|_| is_first),
         Overlay::Marks(list) => marks::key_at(model, list, (column, row)).filter(|_| is_first),
         Overlay::Verdict(_) => verdict::key_at(model, (column, row)).filter(|_| is_first),
         Overlay::None | Overlay::Prompt(_) => None,

@@ -59,9 +59,9 @@ impl ReportUi {
         }
     }
 
-    /// The first line that is shown when it is scrolled to its end.
-    pub fn last(&self, height: u16) -> usize {
-        self.words().lines().count().saturating_sub(usize::from(rows(height)))
+    /// The first line that is shown when it is scrolled to its end, where so many are shown at once.
+    pub fn last(&self, rows: u16) -> usize {
+        self.words().lines().count().saturating_sub(usize::from(rows))
     }
 
     /// How far it can be scrolled to the right.
@@ -72,9 +72,9 @@ impl ReportUi {
     }
 }
 
-/// Lines that are shown at once: all but the head and the keys.
-pub fn rows(height: u16) -> u16 {
-    height.saturating_sub(2)
+/// Lines that are shown at once: all but the head, the notice above the keys, and these.
+pub fn rows(model: &Model) -> u16 {
+    model.area().1.saturating_sub(2)
 }
 
 /// Asks for the report of a run.
@@ -104,9 +104,9 @@ pub fn told(model: &mut Model, of: &ReportOf, told: Reported) {
 
 /// A key while it is open.
 pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
-    let (width, height) = model.size;
+    let (width, rows) = (model.size.0, rows(model));
     let Overlay::Report(shown) = &mut model.ui.overlay else { return Vec::new() };
-    let (last, page) = (shown.last(height), usize::from(rows(height)).saturating_sub(1).max(1));
+    let (last, page) = (shown.last(rows), usize::from(rows).saturating_sub(1).max(1));
     // the terminal may have become larger
     let first = shown.first.min(last);
     shown.said = None;

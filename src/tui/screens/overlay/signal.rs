@@ -182,7 +182,7 @@ pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
     {
         match key.code {
             KeyCode::Char('y') => return send(model),
-            KeyCode::Char('n' | 'q') | KeyCode::Esc => *confirm = false,
+            _ if key.is_no() => *confirm = false,
             _ => scroll(shown, key),
         }
         return Vec::new();

@@ -68,12 +68,12 @@ fn parts(host: &HostId, verdict: &Verdict) -> Vec<(&'static str, String)> {
 
 /// The first line that is shown when it is scrolled to its end.
 pub fn last(model: &Model) -> usize {
-    lines(&model.ui, model.size.0).len().saturating_sub(usize::from(rows(model.size.1)))
+    lines(&model.ui, model.size.0).len().saturating_sub(usize::from(rows(model)))
 }
 
-/// Lines that are shown at once: all but the head and the keys.
-pub fn rows(height: u16) -> u16 {
-    height.saturating_sub(2)
+/// Lines that are shown at once: all but the head, the notice above the keys, and these.
+pub fn rows(model: &Model) -> u16 {
+    model.area().1.saturating_sub(2)
 }
 
 /// Shows it.
@@ -83,7 +83,7 @@ pub fn open(model: &mut Model) {
 
 /// A key while it is open.
 pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
-    let (last, page) = (last(model), usize::from(rows(model.size.1)).saturating_sub(1).max(1));
+    let (last, page) = (last(model), usize::from(rows(model)).saturating_sub(1).max(1));
     let Overlay::Verdict(first) = &mut model.ui.overlay else { return Vec::new() };
     // another cell, or a larger terminal, may have fewer lines
     let now = (*first).min(last);

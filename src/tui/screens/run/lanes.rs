@@ -133,6 +133,8 @@ pub struct Shown<'a> {
     pub hidden: Option<String>,
     /// The lanes below them.
     pub slots: Vec<SlotLane<'a>>,
+    /// How many slots have none, in words.
+    pub hidden_slots: Option<String>,
     /// Whether times stand below all of them.
     pub ruler: bool,
 }
@@ -178,7 +180,8 @@ impl<'a> Shown<'a> {
         }
         let numbers: Vec<Rank> = ranks.iter().map(|(_, one)| one.rank.placement.rank).collect();
         let slots = slot_lanes(frame, &numbers, height - ranks.len());
-        Self { hidden: all.hidden_words(&places), ranks, room, slots, ruler }
+        let hidden_slots = hidden_slots(run, counters, &slots);
+        Self { hidden: all.hidden_words(&places), ranks, room, slots, hidden_slots, ruler }
     }
 
     /// The row of the table to which the lane in a row of the timeline belongs.
@@ -193,6 +196,15 @@ impl<'a> Shown<'a> {
             SlotLane::Host(host, _) => Some(RankRow::Host((*host).clone())),
         }
     }
+}
+
+/// How many of the slots have no lane.
+fn hidden_slots(run: &RunState, all: &[usize], shown: &[SlotLane<'_>]) -> Option<String> {
+    let is_hidden = |at: &&usize| !shown.contains(&SlotLane::Load(**at));
+    let hidden: Vec<&usize> = all.iter().filter(is_hidden).collect();
+    let is_gpu = |at: &&usize| matches!(run.spec.placements[**at].slot, Slot::Gpu { .. });
+    let what = if hidden.iter().all(is_gpu) { "GPU" } else { "slot" };
+    more_words(0, hidden.len()).map(|more| format!("   {more} {}", plural(hidden.len(), what)))
 }
 
 /// The lanes below those of these ranks, as many as there is room for: first those of their slots, then those of their hosts.

@@ -198,7 +198,8 @@ fn round(value: i64) -> i64 {
     }
 }
 
-/// The ends of the timeline: around the playhead in a replay, up to the last thing heard of a run on its screen.
+/// The ends of the timeline: around the playhead in a replay, on the screen of a run up to its newest step, and on to now where a
+/// rank stands in a step.
 pub fn timeline(model: &Model) -> (Stamp, Stamp) {
     let length = window_us(model);
     if let Mode::Replay(state) = &model.mode {
@@ -208,7 +209,8 @@ pub fn timeline(model: &Model) -> (Stamp, Stamp) {
         || model.moment(),
         |(_, run)| {
             let last = run.ranks.iter().filter_map(|rank| rank.steps.back()).map(|(at, _)| *at).max();
-            last.unwrap_or(run.last_at)
+            let open = run.trainers().filter_map(|one| run.open_phase(one, model.moment()));
+            last.max(open.map(|(.., until)| until).max()).unwrap_or(run.last_at)
         },
     );
     (end.plus_micros(-length), end)

@@ -49,23 +49,20 @@ fn refusal(model: &Model, row: &RunRow<'_>) -> Option<String> {
     (!known).then(|| format!("{name} has no recording here, and no host has told of it"))
 }
 
-/// A key while it is asked. Enter does not delete: it is pressed too easily.
+/// A key while it is asked.
 pub(in crate::tui::screens) fn answer(model: &mut Model, asked: &Deletion, key: Key) -> Vec<Effect> {
-    match key.code {
-        KeyCode::Char('y') => {
-            model.ui.overlay = Overlay::None;
-            // one that is gone meanwhile has no row
-            let chosen = all(model).into_iter().filter(|row| asked.runs.contains(&row.spec.id));
-            let chosen: Vec<_> = chosen.map(|row| row.spec.clone()).collect();
-            model.ui.runs.deleting.extend(chosen.iter().map(|spec| spec.id.clone()));
-            vec![Effect::DeleteRuns(chosen)]
-        }
-        KeyCode::Char('n' | 'q') | KeyCode::Esc => {
-            model.ui.overlay = Overlay::None;
-            Vec::new()
-        }
-        _ => Vec::new(),
+    let is_yes = key.code == KeyCode::Char('y');
+    if is_yes || key.is_no() {
+        model.ui.overlay = Overlay::None;
     }
+    if !is_yes {
+        return Vec::new();
+    }
+    // one that is gone meanwhile has no row
+    let chosen = all(model).into_iter().filter(|row| asked.runs.contains(&row.spec.id));
+    let chosen: Vec<_> = chosen.map(|row| row.spec.clone()).collect();
+    model.ui.runs.deleting.extend(chosen.iter().map(|spec| spec.id.clone()));
+    vec![Effect::DeleteRuns(chosen)]
 }
 
 /// Recordings were deleted, or were not.

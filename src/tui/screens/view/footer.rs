@@ -83,11 +83,15 @@ pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<A
 /// The mark of the demo, and the first column behind it.
 const DEMO: (&str, u16) = (" DEMO ", 9);
 
+/// The column behind the mark of the demo; without it the first one.
+pub(in crate::tui::screens) fn begin(model: &Model) -> u16 {
+    if model.demo { DEMO.1 } else { 1 }
+}
+
 /// Marks the demo in line `y`; returns the column behind it.
 pub(in crate::tui::screens) fn demo_mark(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
-    if !model.demo {
-        return 1;
+    if model.demo {
+        canvas.text(1, y, 6, DEMO.0, canvas.theme.accent.add_modifier(Modifier::REVERSED));
     }
-    canvas.text(1, y, 6, DEMO.0, canvas.theme.accent.add_modifier(Modifier::REVERSED));
-    DEMO.1
+    begin(model)
 }

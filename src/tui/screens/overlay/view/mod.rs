@@ -21,6 +21,7 @@ use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::prompt::PromptKind;
 use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::overlay::view::dialog::{Dialog, press};
+use crate::tui::screens::runs::spec_elsewhere;
 use crate::tui::screens::{Model, entry};
 
 /// Hosts that a question names.
@@ -65,7 +66,7 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         }
         Overlay::Signal(shown) => signal::draw(shown, canvas),
         Overlay::Marks(list) => marks::draw(model, list, canvas),
-        Overlay::Report(shown) => report::draw(shown, canvas),
+        Overlay::Report(shown) => report::draw(model, shown, canvas),
         Overlay::Verdict(first) => verdict::draw(model, *first, canvas),
         Overlay::Confirm(confirm) => {
             let size = (canvas.width(), canvas.height());
@@ -83,10 +84,11 @@ fn question_of(model: &Model, theme: &Theme, size: (u16, u16), confirm: &Confirm
         }
         Confirm::Stop(id) => id,
     };
-    let run = model.world.runs.get(id);
-    let name = run.map_or("", |run| run.spec.name.as_str());
-    let mut lines = vec![format!("Stop run {} {name}?", id.short())];
-    lines.extend(run.map(|run| ranks(&run.spec)));
+    let followed = model.world.runs.get(id).map(|run| &*run.spec);
+    let spec = followed.or_else(|| spec_elsewhere(model, id));
+    let name = spec.map_or_else(String::new, |spec| format!(" {}", spec.name));
+    let mut lines = vec![format!("Stop run {}{name}?", id.short())];
+    lines.extend(spec.map(ranks));
     lines.push("Its ranks get TERM, and KILL when their grace is over.".to_owned());
     let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(30);
     Dialog {

@@ -2,6 +2,7 @@
 
 use crate::tui::canvas::{Canvas, skip_columns};
 use crate::tui::core::{Key, Reported};
+use crate::tui::screens::Model;
 use crate::tui::screens::overlay::report::{ReportUi, rows};
 use crate::tui::screens::overlay::view::dialog::{Choice, Row, esc, press};
 
@@ -9,15 +10,16 @@ use crate::tui::screens::overlay::view::dialog::{Choice, Row, esc, press};
 const NUMBERS: [&str; 5] = ["1", "1 2", "1-3", "1-4", "1-5"];
 
 /// Draws it over the whole screen.
-pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
+pub(super) fn draw(model: &Model, shown: &ReportUi, canvas: &mut Canvas<'_>) {
     let (w, h) = (canvas.width(), canvas.height());
     canvas.clear(0, 0, w, h);
     let (accent, dim) = (canvas.theme.accent, canvas.theme.dim);
     let lines = shown.words();
-    let first = shown.first.min(shown.last(h));
+    let rows = rows(model);
+    let first = shown.first.min(shown.last(rows));
     let place = match (&shown.told, lines.lines().count()) {
-        (Reported::Done(..), count) if count > usize::from(rows(h)) => {
-            let until = (first + usize::from(rows(h))).min(count);
+        (Reported::Done(..), count) if count > usize::from(rows) => {
+            let until = (first + usize::from(rows)).min(count);
             format!("  lines {} to {until} of {count}", first + 1)
         }
         _ => String::new(),
@@ -34,12 +36,12 @@ pub(super) fn draw(shown: &ReportUi, canvas: &mut Canvas<'_>) {
     // a section begins behind a blank line
     let before = std::iter::once("").chain(lines.lines());
     let all = lines.lines().zip(before).skip(first);
-    for ((line, before), row) in all.zip(1..h.saturating_sub(1)) {
+    for ((line, before), row) in all.zip(1..=rows) {
         let is_head = matches!(shown.told, Reported::Done(..)) && before.is_empty();
         let style = if is_head { canvas.theme.strong() } else { usual };
         canvas.text(0, row, w, skip_columns(line, usize::from(left)), style);
     }
-    let choices = choices(shown, (w, h));
+    let choices = choices(shown, (w, rows));
     row((w, h), &choices).draw(canvas, &choices);
     let room = w.saturating_sub(choices_width(&choices, (w, h)) + 2);
     canvas.text(0, h.saturating_sub(1), room, &format!("also: {}", shown.command()), dim);
@@ -50,9 +52,10 @@ fn choices_width(choices: &[Choice], size: (u16, u16)) -> u16 {
     row.end.saturating_sub(row.x)
 }
 
-fn choices(shown: &ReportUi, size: (u16, u16)) -> Vec<Choice> {
-    let scroll = (shown.last(size.1) > 0).then_some(Choice::Tell("↑ ↓", "scroll"));
-    let aside = (shown.widest(size.0) > 0).then_some(Choice::Tell("← →", "aside"));
+/// On so many columns, where so many lines are shown at once.
+fn choices(shown: &ReportUi, (columns, rows): (u16, u16)) -> Vec<Choice> {
+    let scroll = (shown.last(rows) > 0).then_some(Choice::Tell("↑ ↓", "scroll"));
+    let aside = (shown.widest(columns) > 0).then_some(Choice::Tell("← →", "aside"));
     let is_done = matches!(shown.told, Reported::Done(..));
     let places = shown.places();
     let is_seen = places.iter().any(Option::is_some);
@@ -70,10 +73,10 @@ fn row(size: (u16, u16), choices: &[Choice]) -> Row {
 
 /// The key of the choice that stands at a cell of the screen.
 pub(in crate::tui::screens) fn key_at(
+    model: &Model,
     shown: &ReportUi,
-    size: (u16, u16),
     (column, row): (u16, u16),
 ) -> Option<Key> {
-    let choices = choices(shown, size);
-    self::row(size, &choices).key_at(&choices, column, row)
+    let choices = choices(shown, (model.size.0, rows(model)));
+    self::row(model.size, &choices).key_at(&choices, column, row)
 }

@@ -19,15 +19,16 @@ pub(super) fn draw(model: &Model, first: usize, canvas: &mut Canvas<'_>) {
     let (glyph, of_mark) = style(canvas, chosen.and_then(|(_, verdict)| Some(verdict?.mark)));
     let check = model.ui.doctor.row().map_or("", |row| row.check);
     let host = chosen.map_or("", |(host, _)| host.as_str());
-    let place = if lines.len() > usize::from(rows(h)) {
-        let until = (first + usize::from(rows(h))).min(lines.len());
+    let rows = rows(model);
+    let place = if lines.len() > usize::from(rows) {
+        let until = (first + usize::from(rows)).min(lines.len());
         format!("  lines {} to {until} of {}", first + 1, lines.len())
     } else {
         String::new()
     };
     let title = format!("{check} on {}", sanitize(host));
     canvas.rule(0, &[(format!("{glyph} "), of_mark), (title, accent), (place, dim)]);
-    for (line, y) in lines.iter().skip(first).zip(1..h.saturating_sub(1)) {
+    for (line, y) in lines.iter().skip(first).zip(1..=rows) {
         canvas.text(2, y, width(line.name), line.name, dim);
         let style = if line.helps { accent } else { text };
         canvas.text(2 + NAMES, y, w.saturating_sub(NAMES + 3), &sanitize(&line.text), style);

@@ -57,7 +57,8 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
     let ahead = Ahead::of(frame);
     let counters = Counters { model, run, all: &frame.slots.counters, ahead };
     let note = (usize::from(lanes.h) > rank_room).then(|| counters.axis()).flatten();
-    let words = head(frame, canvas, band.y, (clocks_apart(frame), shown.hidden, note));
+    let hidden = [shown.hidden, shown.hidden_slots];
+    let words = head(frame, canvas, band.y, (clocks_apart(frame), hidden, note));
     let spans = unattended(model, run);
     let lost = replay::state(model).map_or(&[][..], |state| &state.lost);
     let away = |column: u16| {
@@ -75,14 +76,22 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
             strip::draw(canvas, x, y, w, &parts, away);
         } else {
             canvas.text(1, y, x - 2, &name(&lane, one, marked, x - 2), style);
-            let of = phases_of(ahead, one, host, part);
+            let mut of = phases_of(ahead, one, host, part);
+            // of a host that is silent it is not known whether it still stands
+            let until = frame.look.silent.get(&one.rank.placement.host).copied().unwrap_or(ahead.moment);
+            // below what its steps tell
+            let open = [run.open_phase(one, until), ahead.open_phase(one.key)].into_iter().flatten();
+            of.phases.splice(..0, open.map(|open| segment(open, part)));
             strip::draw(canvas, x, y, w, &of.phases, |column| away(column) || of.unknown.contains(&column));
             shares::draw(canvas, (x, y), &of.shares);
             stalls(canvas, (x, y), &of.stalls);
         }
         y += 1;
     }
-    let has_steps = |one: Trainer<'_>| !one.state.steps.is_empty() || !ahead.steps(one.key).is_empty();
+    let has_steps = |one: Trainer<'_>| {
+        let is_open = one.state.standing.is_some() || ahead.open_phase(one.key).is_some();
+        is_open || !one.state.steps.is_empty() || !ahead.steps(one.key).is_empty()
+    };
     if rank_room > 0
         && !run.trainers().any(has_steps)
         && ahead.history.points.points().iter().all(|point| point.steps == 0)
@@ -234,13 +243,13 @@ fn clocks_of_each(model: &Model, hosts: &[HostId]) -> Option<String> {
     differ.then(|| format!("   clock {} ms{CLOCK_TIME}", words.join(", ")))
 }
 
-/// Draws the ruler, which says too how many ranks have no lane, and at the right what the lanes of slots are; gives the first
+/// Draws the ruler, which says too how many ranks and slots have no lane, and at the right what the lanes of slots are; gives the first
 /// column behind its words, and that of those at the right.
 fn head(
     frame: &Frame<'_>,
     canvas: &mut Canvas<'_>,
     y: u16,
-    (apart, hidden, note): (Option<ClocksApart>, Option<String>, Option<&str>),
+    (apart, hidden, note): (Option<ClocksApart>, [Option<String>; 2], Option<&str>),
 ) -> (u16, u16) {
     let (model, (start, end)) = (frame.model, frame.timeline);
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
@@ -265,10 +274,11 @@ fn head(
     let mut room = canvas.width().saturating_sub(LEAST_RULE);
     let mut words = vec![("timeline".to_owned(), text), (bounds, dim)];
     room = words.iter().fold(room, |room, (word, _)| room.saturating_sub(width(word)));
-    let hidden = hidden.unwrap_or_default();
+    let [ranks, slots] = hidden.map(Option::unwrap_or_default);
     for (word, other, style) in [
         (away, None, canvas.theme.warn),
-        (hidden, None, dim),
+        (ranks, None, dim),
+        (slots, None, dim),
         (clock, of_each, clock_style),
         (zoom, None, dim),
     ] {
@@ -361,6 +371,11 @@ impl<'a> Ahead<'a> {
     /// The steps that one tells after the moment.
     pub(super) fn steps(&self, number: Rank) -> &'a [(Stamp, Arc<StepTiming>)] {
         self.after.map_or(&[], |after| after.steps(number, self.moment))
+    }
+
+    /// The phase in which one stands at the end of what is known after the moment.
+    fn open_phase(&self, number: Rank) -> Option<(Phase, Stamp, Stamp)> {
+        self.after.and_then(|after| after.open_phase(number))
     }
 
     /// The samples that a host tells after the moment.
@@ -470,7 +485,13 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
     OfRank { phases: phases(&long, part.window), shares, unknown, stalls }
 }
 
-/// Each phase where it was.
+/// A phase where it was.
+fn segment((phase, from, to): (Phase, Stamp, Stamp), part: Part) -> Segment {
+    let share = |at: Stamp| at.micros_since(part.start) as f64 / part.window.max(1) as f64;
+    Segment { phase, from: share(from), to: share(to) }
+}
+
+/// Each phase of the steps where it was.
 fn phases(held: &[Placed<'_>], window: i64) -> Vec<Segment> {
     let each = held.iter().flat_map(|(begin, _, step)| {
         step.spans.iter().map(move |span| {

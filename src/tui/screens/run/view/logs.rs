@@ -13,6 +13,7 @@ use crate::domain::log_text::slice::{columns, slice, wrap};
 use crate::domain::log_text::{self, Span};
 use crate::domain::progress;
 use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::canvas::{Canvas, width};
@@ -26,8 +27,8 @@ use crate::tui::screens::run::log::{
 };
 use crate::tui::screens::run::{LogAt, Pane, RunUi};
 
-/// Draws head and lines.
-pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
+/// Draws head and lines; `beside` stands at the end of the head.
+pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState, beside: &str) {
     if band.h == 0 {
         return;
     }
@@ -37,7 +38,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let pane = LogPane::new(model, canvas, run);
     let wraps_at = model.settings.wrap.then(|| usize::from(pane.texts().1));
     let folds = log_rows(run, ui, wraps_at, height);
-    head(model, canvas, band.y, run, folds.back().map(|fold| fold.last));
+    let title = title(canvas, model, run, folds.back().map(|fold| fold.last));
+    // nothing else tells what stands beside it
+    let used = width(beside).min(canvas.width());
+    let end = canvas.width() - used;
+    canvas.part(0, 0, end, u16::MAX).rule(band.y, &title);
+    canvas.text(end, band.y, used, beside, canvas.theme.dim);
     // what is being printed has its place at the end, a third of it at most
     let now: Vec<_> = unfinished(run, ui).collect();
     let most = if folds.is_empty() { height } else { (height / 3).max(1).min(height) };
@@ -51,7 +57,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     }
     let ahead = pane.ahead();
     let room = (height - live.len()).saturating_sub(ahead.len().min(height / 3));
-    let rows = if is_at_top(run, ui, &folds, wraps_at, room) {
+    let is_at_top = is_at_top(run, ui, &folds, wraps_at, room);
+    let folds = in_time(model, run, folds);
+    let rows = if is_at_top {
         folds.iter().flat_map(|fold| pane.rows_of(fold)).take(room).collect()
     } else {
         pane.rows(&folds, room)
@@ -65,6 +73,27 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     for (y, row) in (list.y..).zip(rows.iter().chain(&live).chain(&ahead)).take(height) {
         pane.draw(canvas, y, row);
     }
+}
+
+/// The rows in the order in which their first lines were printed, for lines of several hosts come as they come; those of a rank
+/// stay in theirs.
+fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> VecDeque<Fold> {
+    let mut newest = vec![Stamp(i64::MIN); run.ranks.len()];
+    let mut timed: Vec<(Stamp, Fold)> = Vec::with_capacity(folds.len());
+    for fold in folds {
+        let places: Vec<usize> = fold.ranks.keys().map(|rank| rank.0 as usize).collect();
+        let before = places.iter().filter_map(|at| newest.get(*at)).max();
+        let (printed, _) = printed_at(model, run, &fold.line);
+        let at = before.map_or(printed, |before| printed.max(*before));
+        for place in places {
+            if let Some(newest) = newest.get_mut(place) {
+                *newest = at;
+            }
+        }
+        timed.push((at, fold));
+    }
+    timed.sort_by_key(|(at, _)| *at);
+    timed.into_iter().map(|(_, fold)| fold).collect()
 }
 
 /// What stands in a log without lines: of a run whose ranks did not start, all of the reason.
@@ -87,7 +116,8 @@ fn behind(model: &Model, run: &RunState) -> Option<u64> {
     u64::try_from(run.behind_us(&model.world.hosts, model.now)? / 1_000_000).ok()
 }
 
-fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Option<u64>) {
+/// The words of the head.
+fn title(canvas: &Canvas<'_>, model: &Model, run: &RunState, last: Option<u64>) -> Vec<(String, Style)> {
     let ui = &model.ui.run;
     let older = run.log.forgotten();
     let (text, dim, accent) = (canvas.theme.text, canvas.theme.dim, canvas.theme.accent);
@@ -129,7 +159,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
     } else if older > 0 {
         title.push((format!(" · older lines: hvtui logs {}", run.spec.id.short()), dim));
     }
-    canvas.rule(y, &title);
+    title
 }
 
 /// Which line the last one is, and how many there are: of all, or of those in memory that the pane shows.

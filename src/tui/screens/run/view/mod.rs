@@ -87,8 +87,7 @@ fn below(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band, hidden: usize) 
     let (model, run) = (frame.model, frame.run);
     let (all, log) = (canvas.width(), log_columns(model));
     if log > 0 {
-        logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), band, run);
-        ranks::say_hidden(&mut canvas.part(0, 0, log, u16::MAX), band, hidden);
+        logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), band, run, &ranks::hidden_words(hidden));
     }
     if let Some(part) = shown_part(model) {
         figures::draw(model, canvas, (log, band), part, run);

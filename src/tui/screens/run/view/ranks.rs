@@ -83,15 +83,9 @@ impl Row<'_> {
     }
 }
 
-/// Says in the rule below, which is the head of `band`, how many rows are not shown: over the end of its words where they
-/// leave no room, for nothing else tells it.
-pub(super) fn say_hidden(canvas: &mut Canvas<'_>, band: Band, hidden: usize) {
-    if hidden == 0 || band.h == 0 {
-        return;
-    }
-    let text = format!(" ranks: ↓ {hidden} more ");
-    let (used, dim) = (width(&text).min(canvas.width()), canvas.theme.dim);
-    canvas.text(canvas.width() - used, band.y, used, &text, dim);
+/// How many rows are not shown, for the end of the rule below; empty where all are.
+pub(super) fn hidden_words(hidden: usize) -> String {
+    if hidden == 0 { String::new() } else { format!(" ranks: ↓ {hidden} more ") }
 }
 
 /// Draws head and rows into the first `w` columns; returns how many rows stand below those that are shown.
