@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 
-use self::values::{moment, new_name, number, run_name, seconds};
+use self::values::{moment, new_name, number, run_name, seconds, whole_seconds};
 use super::candidates;
 use crate::domain::options::GpuView;
 use crate::domain::run::JobKind;
@@ -206,8 +206,9 @@ pub struct RunArgs {
     /// Which GPUs a rank sees [default: all]
     #[arg(long, value_enum, value_name = "VIEW", help_heading = "What")]
     pub gpu_view: Option<View>,
-    /// Seconds within which all ranks must be connected, for kinds that can tell [default: 30 for horovod]
-    #[arg(long, value_parser = number, value_name = "S", help_heading = "What")]
+    /// Seconds, or a time such as 2m, within which all ranks must be connected, for kinds that can tell [default: 30 for
+    /// horovod]
+    #[arg(long, value_parser = whole_seconds, value_name = "S", help_heading = "What")]
     pub start_timeout: Option<u32>,
     /// After a rank has failed start all ranks again, at most so many times; only while this command runs (not after
     /// --detach) [default: 0]

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use zeroize::Zeroizing;
 
-use super::errors::{Code, Failure, note, to_stdout};
+use super::errors::{Code, Failure, note, to_person};
 use super::signals::{self, Signals};
 use crate::domain::question::{ASKED_AGAIN, Answer, Question, trusts};
 use crate::domain::secret::Secret;
@@ -40,7 +40,7 @@ pub(crate) async fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
             "nothing was changed: standard input is not a terminal: say --yes to go on",
         ));
     }
-    to_stdout(&format!("{question} [y/N] "))?;
+    to_person(&format!("{question} [y/N] "))?;
     if is_yes().await { Ok(()) } else { Err(Failure::new(Code::Permission, "nothing was changed")) }
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn trusts_key(fingerprint: &str) -> Result<bool, Failure> {
     while let Some(line) = line_of_input().await {
         match trusts(&line, fingerprint) {
             Some(trusts) => return Ok(trusts),
-            None => to_stdout(&format!("{ASKED_AGAIN}: "))?,
+            None => to_person(&format!("{ASKED_AGAIN}: "))?,
         }
     }
     Ok(false)

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use super::output;
+use super::{glyphs, output};
 use crate::config::ConfigError;
 use crate::domain::filter::Filter;
 use crate::domain::host::{LinkState, RefusalKind};
@@ -128,7 +128,7 @@ pub fn print(failure: &Failure) {
         Some(coloured) if !plain => coloured.clone(),
         _ => failure.words(),
     };
-    output::err(&format!("{text}\n"));
+    output::err(&glyphs::shown(&format!("{text}\n")));
 }
 
 impl From<ConfigError> for Failure {
@@ -184,8 +184,6 @@ impl From<record::Error> for Failure {
     fn from(error: record::Error) -> Self {
         use record::Error;
         let code = match &error {
-            // named on the command line
-            Error::File { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::Usage,
             Error::File { source, .. } | Error::Write(source) => Code::from(source),
             Error::NotARecording(_)
             | Error::OtherMcap(_)
@@ -210,7 +208,7 @@ pub fn filter(text: Option<&str>) -> Result<Filter, Failure> {
 /// Says something on standard error that does not end the command.
 pub fn note(text: &str) {
     let text = text.lines().map(sanitize).collect::<Vec<_>>().join("\n");
-    output::err(&format!("hvtui: {text}\n"));
+    output::err(&glyphs::shown(&format!("hvtui: {text}\n")));
 }
 
 /// What a write to standard output came to: `false` when its reader went away (`| head`).
@@ -222,9 +220,14 @@ pub fn written(result: io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
-/// Writes all of `text` to standard output. A reader that went away (`| head`) is no failure.
+/// Writes all of `text` to standard output as it is. A reader that went away (`| head`) is no failure.
 pub fn to_stdout(text: &str) -> Result<(), Failure> {
     written(output::out(text)).map(|_| ())
+}
+
+/// Writes text for people to standard output, its marks as the locale can show them.
+pub fn to_person(text: &str) -> Result<(), Failure> {
+    to_stdout(&glyphs::shown(text))
 }
 
 /// What is wrong with a link, if something is, and the exit code that tells it.
@@ -270,7 +273,7 @@ mod tests {
         let file = |kind: io::ErrorKind| {
             Failure::from(record::Error::File { path: path.clone(), source: kind.into() }).code
         };
-        assert_eq!(file(io::ErrorKind::NotFound), Code::Usage, "the name is wrong");
+        assert_eq!(file(io::ErrorKind::NotFound), Code::Io, "as of a hosts file that is not there");
         assert_eq!(file(io::ErrorKind::IsADirectory), Code::Io);
         assert_eq!(Failure::from(record::Error::NotARecording(path.clone())).code, Code::Data);
     }

@@ -18,6 +18,9 @@ use crate::ssh::Prompter;
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
 
+/// What to do where there is no run at all.
+pub(crate) const START_ONE: &str = "start one: hvtui run -np 2 -- hvtui train digits";
+
 /// A run that was found.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -161,7 +164,13 @@ fn choose(text: &str, asked: &Asked) -> Result<RunId, Failure> {
                 runs().take(5).map(|run| format!("{} {}", run.short(), name(run))).collect();
             let known =
                 if known.is_empty() { String::new() } else { format!("; they know {}", known.join(", ")) };
-            let what = format!("no run '{text}' is recorded here or known to the hosts that answered{known}");
+            let nowhere = "is recorded here or known to the hosts that answered";
+            let what = match text {
+                // it may not have been typed
+                "" | "last" if asked.silent.is_empty() => format!("no run {nowhere}; {START_ONE}"),
+                "" | "last" => format!("no run {nowhere}"),
+                text => format!("no run '{text}' {nowhere}{known}"),
+            };
             let lines: Vec<String> = std::iter::once(what).chain(asked.silent_words()).collect();
             let code = asked.silent.first().map_or(Code::Usage, |(_, code, _)| *code);
             Err(Failure::new(code, lines.join("\n")))
@@ -213,6 +222,13 @@ mod tests {
         let failure = choose("none", &asked).unwrap_err();
         assert_eq!(failure.code, Code::Unreachable);
         assert!(failure.message.contains("b could not be asked: no answer in 8 s"), "{failure}");
+        let last = |silent: bool| {
+            let of = if silent { asked.silent.clone() } else { Vec::new() };
+            choose("last", &Asked { silent: of, ..Asked::default() }).unwrap_err().message
+        };
+        let none = "no run is recorded here or known to the hosts that answered";
+        assert_eq!(last(false), format!("{none}; start one: hvtui run -np 2 -- hvtui train digits"));
+        assert_eq!(last(true), format!("{none}\nb could not be asked: no answer in 8 s"));
         asked.inventory.take(&HostId::from("a"), vec![share(&new, "digits", false)], true);
         assert!(choose("digits", &asked).unwrap_err().message.contains("may be any of"));
     }

@@ -9,6 +9,7 @@ use tokio::time::{self, MissedTickBehavior};
 
 use super::disk;
 use super::errors::{Code, Failure, outcome_code, to_stdout};
+use super::glyphs;
 use super::output::{self, Closed, Stillness};
 use super::progress_line::ProgressLine;
 use super::rank_files::RankFiles;
@@ -401,8 +402,8 @@ impl Screen {
         if std::mem::take(&mut self.bar_due) {
             self.bar = self.printer.unfinished();
         }
-        let progress = self.progress.as_ref().map(|(text, _)| text);
-        let rows: Vec<&str> = self.bar.iter().chain(progress).map(String::as_str).collect();
+        let progress = self.progress.as_ref().map(|(text, _)| glyphs::shown(text));
+        let rows: Vec<&str> = self.bar.as_deref().into_iter().chain(progress.as_deref()).collect();
         if !rows.is_empty() {
             self.line.write(&rows.join("\n"));
         }
@@ -413,7 +414,7 @@ impl Screen {
         self.line.clear();
         (self.bar, self.bar_due) = (None, false);
         if let Some((text, _)) = self.progress.take() {
-            output::err(&(text + "\n"));
+            output::err(&glyphs::shown(&(text + "\n")));
         }
     }
 
@@ -439,7 +440,10 @@ impl Screen {
                         self.closed = Some(error.into());
                     }
                 }
-                Line::Err(text) | Line::Progress { text, .. } => output::err(&(text + "\n")),
+                Line::Err(text) => output::err(&(text + "\n")),
+                Line::Own(text) | Line::Progress { text, .. } => {
+                    output::err(&glyphs::shown(&(text + "\n")));
+                }
             }
         }
         if has_bar && self.bar.is_none() {
@@ -476,7 +480,7 @@ impl Screen {
     }
 
     pub(crate) fn own(&mut self, text: &str) {
-        let text = Line::Err(format!("hvtui: {}", sanitize(text)));
+        let text = Line::Own(format!("hvtui: {}", sanitize(text)));
         self.print(|_| vec![text]);
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::args::{self, RunArgs};
-use super::errors::Failure;
+use super::errors::{Code, Failure};
 use super::find::recorded;
 use super::here::{from_here, lies_here};
 use super::paths::Paths;
@@ -331,7 +331,9 @@ fn unknown_first(error: RequestError, file: &HostsFile) -> Failure {
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    let failed = |error| Failure::usage(format!("can't read host file {}: {error}", path.display()));
+    let failed = |error: std::io::Error| {
+        Failure::new(Code::from(&error), format!("can't read host file {}: {error}", path.display()))
+    };
     std::fs::read_to_string(path).map_err(failed)
 }
 
@@ -458,7 +460,6 @@ mod tests {
 
     use super::*;
     use crate::cli::args::{Cli, Command, horovodrun_spellings};
-    use crate::cli::errors::Code;
 
     fn ask(line: &str) -> Result<LaunchRequest, Failure> {
         let words = shlex::split(line).unwrap().into_iter().map(Into::into);
@@ -629,6 +630,7 @@ mod tests {
         let path = dir.path().join("hosts");
         let failure = ask(&format!("hvtui run --hostfile {} -- true", path.display())).unwrap_err();
         assert!(failure.message.starts_with("can't read host file "), "{failure}");
+        assert_eq!(failure.code, Code::Io);
         std::fs::write(&path, "a slots=2\n").unwrap();
         let asked = ask(&format!("hvtui run --hostfile {} -- true", path.display())).unwrap();
         assert_eq!(asked.place, PlacementSpec::Hosts { hosts: vec![(HostId::from("a"), 2)], np: None });

@@ -16,6 +16,7 @@ mod disk;
 pub mod errors;
 mod find;
 mod follow;
+mod glyphs;
 mod here;
 mod hint;
 mod image_progress;

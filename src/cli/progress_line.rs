@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-use super::output;
+use super::{glyphs, output};
 use crate::domain::log_text::slice::slice;
 use crate::domain::log_text::{rows, spans};
 
@@ -32,7 +32,7 @@ impl ProgressLine {
 
     /// Shows `hvtui: TEXT`, cut to the terminal's width. `false` where there is none.
     pub(crate) fn show(&mut self, text: &str) -> bool {
-        self.write(&format!("hvtui: {text}"))
+        self.write(&glyphs::shown(&format!("hvtui: {text}")))
     }
 
     /// Shows what a rank has not ended yet: of more rows than the terminal has, the last.

@@ -42,8 +42,10 @@ const DIFFERING_US: i64 = 2_000_000;
 pub enum Line {
     /// To standard output: what ranks print there.
     Out(String),
-    /// To standard error: what ranks print there, and hvtui's own words.
+    /// To standard error: what ranks print there.
     Err(String),
+    /// To standard error: hvtui's own words.
+    Own(String),
     /// To standard error: how far the run is. A terminal shows the newest alone, in one place.
     Progress {
         /// The words.
@@ -462,7 +464,7 @@ fn link_words(host: &HostId, state: &LinkState) -> String {
 }
 
 fn own(text: &str) -> Line {
-    Line::Err(format!("hvtui: {}", sanitize(text)))
+    Line::Own(format!("hvtui: {}", sanitize(text)))
 }
 
 fn progress(text: &str, is_read: bool) -> Line {

@@ -69,7 +69,7 @@ impl Story {
 fn texts(lines: Vec<Line>) -> Vec<String> {
     let text = |line| match line {
         Line::Out(text) => format!("O {text}"),
-        Line::Err(text) | Line::Progress { text, .. } => format!("E {text}"),
+        Line::Err(text) | Line::Own(text) | Line::Progress { text, .. } => format!("E {text}"),
     };
     lines.into_iter().map(text).collect()
 }
@@ -193,7 +193,7 @@ fn verbose_tells_of_links_and_processes() {
     let origin = Origin::Host(crate::domain::ids::HostId::from("a"));
     let event = Event::LinkChanged { state: LinkState::Installing { bytes: 3 << 20 } };
     let envelope = Envelope { seq: 0, at: Stamp(0), origin, event };
-    assert_eq!(printer.event(&envelope), [Line::Err("hvtui: a: putting hvtui there (3.0 M)".to_owned())]);
+    assert_eq!(printer.event(&envelope), [Line::Own("hvtui: a: putting hvtui there (3.0 M)".to_owned())]);
     assert!(RunPrinter::default().event(&envelope).is_empty());
 }
 

@@ -18,7 +18,9 @@ const MOST: u64 = 1 << 20;
 /// The variables of a file, by name.
 pub(super) fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     let name = path.display();
-    let failed = |error: std::io::Error| Failure::usage(format!("can't read secret file {name}: {error}"));
+    let failed = |error: std::io::Error| {
+        Failure::new(Code::from(&error), format!("can't read secret file {name}: {error}"))
+    };
     let mut file = File::open(path).map_err(failed)?;
     // Of what was opened, so that nothing else can be put in its place in between.
     let meta = file.metadata().map_err(failed)?;

@@ -82,12 +82,13 @@ impl Agent {
     fn advance(&self, now: HostTime) {
         let mut failed = Vec::new();
         self.shares().values_mut().for_each(|share| failed.extend(share.advance(now)));
-        let index = |uuid: &GpuUuid| (0..self.gpus()).find(|gpu| gpus::uuid(self.number, *gpu) == *uuid);
-        let event = |uuid: GpuUuid| {
-            let what = Happening::Xid { xid: gpus::XID };
-            Some(GpuEvent { index: index(&uuid)?, uuid, what, count: 1, t: Some(now) })
+        let events = |uuid: GpuUuid| {
+            let index = (0..self.gpus()).find(|gpu| gpus::uuid(self.number, *gpu) == uuid)?;
+            let event = |what| GpuEvent { index, uuid: uuid.clone(), what, count: 1, t: Some(now) };
+            // the driver tells of both
+            Some([Happening::EccUncorrected, Happening::Xid { xid: gpus::XID }].map(event))
         };
-        self.events().extend(failed.into_iter().filter_map(event));
+        self.events().extend(failed.into_iter().filter_map(events).flatten());
     }
 
     fn gpus(&self) -> u32 {
@@ -136,8 +137,13 @@ impl Agent {
             shares.values().find_map(|share| share.on(&uuid))
         };
         let (touched, moment) = (self.touched(), gpus::Moment { now, began: self.began });
+        let events = self.events();
+        let errors = |gpu: u32| {
+            let is_error = |event: &&GpuEvent| event.index == gpu && event.what == Happening::EccUncorrected;
+            events.iter().filter(is_error).count() as u64
+        };
         let gpus = (0..self.gpus())
-            .map(|gpu| gpus::sample((self.number, gpu), moment, held(gpu).as_ref(), &touched))
+            .map(|gpu| gpus::sample((self.number, gpu), moment, (held(gpu).as_ref(), errors(gpu)), &touched))
             .collect();
         let busy = 0.2 + 0.15 * chance::drift(self.number.into(), seconds, 15.0);
         HostSample {

@@ -113,11 +113,11 @@ fn age_of_tenant(seed: u64) -> u64 {
     600 + (share(&[4, seed]) * 200_000.0) as u64
 }
 
-/// The GPU of a host at a moment; `held` is the run of the demo on it, and how busy that keeps it.
+/// The GPU of a host at a moment; `held` is the run of the demo on it, and how busy that keeps it, `errors` what its ranks have met.
 pub(super) fn sample(
     (host, gpu): (u32, u32),
     moment: Moment,
-    held: Option<&Held>,
+    (held, errors): (Option<&Held>, u64),
     touched: &Touched,
 ) -> GpuSample {
     let seconds = moment.now.0 as f64 / 1e6;
@@ -183,9 +183,9 @@ pub(super) fn sample(
         nvlink_count: Reading::Value(18),
         nvlink_active: Reading::Value(18),
         nvlink_errors: Reading::Value(0),
-        // one GPU has met an error that it could not correct
+        // one GPU has met an error that it could not correct before
         ecc_corrected: Reading::Value(u64::from(seed == 0x105)),
-        ecc_uncorrected: Reading::Value(u64::from(seed == 0x105)),
+        ecc_uncorrected: Reading::Value(u64::from(seed == 0x105) + errors),
         row_remap_pending: Reading::Value(seed == 0x105),
         row_remap_failed: Reading::Value(false),
         energy_mj: Reading::Value((seconds * 350_000.0) as u64),
@@ -234,11 +234,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_error_that_a_rank_has_met_is_counted() {
+        let moment = Moment { now: HostTime(1_000_000_000), began: HostTime(900_000_000) };
+        let counted = |errors| sample((2, 1), moment, (None, errors), &Touched::default()).ecc_uncorrected;
+        assert_eq!((counted(0), counted(1)), (Reading::Value(0), Reading::Value(1)));
+    }
+
+    #[test]
     fn a_gpu_without_a_tenant_is_free_and_each_tenant_has_a_process() {
         let mut free = 0;
         for (host, gpu) in (0..64).flat_map(|host| (0..8).map(move |gpu| (host, gpu))) {
             let moment = Moment { now: HostTime(1_000_000_000), began: HostTime(900_000_000) };
-            let sample = sample((host, gpu), moment, None, &Touched::default());
+            let sample = sample((host, gpu), moment, (None, 0), &Touched::default());
             let processes = sample.processes.value().unwrap();
             assert_eq!(processes.is_empty(), tenant(host, gpu) == Tenant::Free);
             free += usize::from(processes.is_empty());

@@ -1,6 +1,8 @@
 //! A rank of a demo's run: what it prints and reports by a moment. All ranks follow from the run and the step alone, so
 //! that each host tells its own and they fit together. Pure.
 
+use std::path::Path;
+
 use super::chance::share;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
@@ -48,6 +50,8 @@ pub(super) struct Job {
     rank: u32,
     world: u32,
     name: String,
+    /// What its traceback names.
+    script: String,
     fate: Fate,
     /// Lines before the first step that were written.
     opened: usize,
@@ -114,8 +118,8 @@ impl Job {
             (false, true) => Fate::Hangs(world / 2),
             (false, false) => Fate::Succeeds,
         };
-        let name = name.to_owned();
-        Self { seed, rank: rank.0, world, name, fate, opened: 0, step: 1, since: MET_US }
+        let (name, script) = (name.to_owned(), script(argv).to_owned());
+        Self { seed, rank: rank.0, world, name, script, fate, opened: 0, step: 1, since: MET_US }
     }
 
     /// How busy it keeps its GPU, 0 to 1.
@@ -160,7 +164,7 @@ impl Job {
             self.since += u64::from(step.total());
             self.step += 1;
             if self.fate == Fate::Fails(self.rank) && self.step > FAILS_AT {
-                written.pieces.push((Stream::Stderr, ECC_ERROR.to_owned()));
+                written.pieces.push((Stream::Stderr, ecc_error(&self.script)));
                 written.exit = Some(1);
                 break;
             }
@@ -230,13 +234,23 @@ impl Written {
     }
 }
 
-const ECC_ERROR: &str = "Traceback (most recent call last):
-  File \"finetune.py\", line 118, in <module>
+/// The Python script that a command runs.
+fn script(argv: &[String]) -> &str {
+    let is_script = |word: &&str| Path::new(word).extension().is_some_and(|end| end == "py");
+    argv.iter().flat_map(|part| part.split_whitespace()).find(is_script).unwrap_or("train.py")
+}
+
+fn ecc_error(script: &str) -> String {
+    format!(
+        "Traceback (most recent call last):
+  File \"{script}\", line 118, in <module>
     loss = model(batch[\"input_ids\"], labels=batch[\"labels\"]).loss
   File \"model.py\", line 402, in forward
     scores = torch.matmul(query, key.transpose(-1, -2))
 torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered
-";
+"
+    )
+}
 
 #[cfg(test)]
 mod tests {
@@ -274,6 +288,12 @@ mod tests {
         let exits: Vec<Option<i32>> =
             ranks(2, "train --fail").iter_mut().map(|job| job.advance(HostTime(0), late).exit).collect();
         assert_eq!(exits, [None, Some(1)]);
+        let said = |command: &str| -> String {
+            let pieces = ranks(2, command).remove(1).advance(HostTime(0), late).pieces;
+            pieces.into_iter().filter(|(stream, _)| *stream == Stream::Stderr).map(|(_, text)| text).collect()
+        };
+        assert!(said("python src/train.py --fail").contains("File \"src/train.py\", line 118"));
+        assert!(said("train --fail").contains("File \"train.py\", line 118"));
         let mut jobs = ranks(2, "train --hang");
         for job in &mut jobs {
             job.advance(HostTime(0), late);

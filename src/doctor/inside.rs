@@ -95,7 +95,8 @@ pub fn is_well(answers: &Answers, info: &HostInfo, gpus: &BTreeSet<GpuUuid>) -> 
         let (Some(entry), Ok(found)) = (check(name), told) else { return true };
         CONTROLLERS.into_iter().all(|controller| {
             let (host, given, uses) = (&here, &NOTHING_GIVEN, Some(gpus));
-            let seen = Seen { host, info, sample: None, given, uses, controller, clock: None, found };
+            let (sample, clock, happened) = (None, None, None);
+            let seen = Seen { host, info, sample, given, uses, controller, clock, happened, found };
             (entry.judge)(&[seen]).iter().all(|verdict| !verdict.is_trouble())
         })
     })

@@ -30,9 +30,11 @@ pub use site::{PATIENCE, Site};
 
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::doctor::{CONNECTION, Door, Fix, HostContext, Matrix, Peer, Row, Verdict};
+use crate::domain::gpu::event::GpuEvents;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::text::{plain, sanitize};
+use crate::domain::time::Stamp;
 
 /// Characters of evidence, cause and remedy each.
 const LONGEST: usize = 500;
@@ -53,6 +55,8 @@ struct Seen<'a, F> {
     controller: Option<&'static str>,
     /// Where the link's pings place its clock.
     clock: Option<&'a ClockFit>,
+    /// What is known to have happened to its GPUs, and the moment it is.
+    happened: Option<&'a (GpuEvents, Stamp)>,
     found: F,
 }
 
@@ -351,7 +355,8 @@ fn row(
         let uses = context.and_then(|context| context.uses.as_ref());
         let clock = context.map(|context| &context.clock);
         let controller = context.and_then(|context| context.controller);
-        seen.push(Seen { host, info, sample, given, uses, controller, clock, found });
+        let happened = context.and_then(|context| context.happened.as_ref());
+        seen.push(Seen { host, info, sample, given, uses, controller, clock, happened, found });
     }
     let mut judged = (entry.judge)(&seen);
     for (one, verdict) in seen.iter().zip(&mut judged) {
@@ -411,8 +416,8 @@ fn judge<C: Check>(told: &[Seen<'_, &Value>]) -> Vec<Verdict> {
     for (at, one) in told.iter().enumerate() {
         match C::Found::deserialize(one.found) {
             Ok(found) => {
-                let Seen { host, info, sample, given, uses, controller, clock, .. } = *one;
-                seen.push(Seen { host, info, sample, given, uses, controller, clock, found });
+                let Seen { host, info, sample, given, uses, controller, clock, happened, .. } = *one;
+                seen.push(Seen { host, info, sample, given, uses, controller, clock, happened, found });
             }
             Err(_) => unread.push(at),
         }

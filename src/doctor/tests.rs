@@ -38,6 +38,7 @@ pub(super) fn seen<F>(found: impl IntoIterator<Item = F>) -> Vec<Seen<'static, F
                 uses: None,
                 controller: None,
                 clock: None,
+                happened: None,
                 found,
             }
         })

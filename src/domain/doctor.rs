@@ -11,8 +11,10 @@ pub use self::words::{Group, glyph, groups, names, troubles};
 use super::clock_fit::ClockFit;
 use super::container::ContainerOptions;
 use super::environment::EnvironmentPlan;
+use super::gpu::event::GpuEvents;
 use super::ids::{GpuUuid, HostId};
 use super::preflight::Mark;
+use super::time::Stamp;
 
 /// The name of the row that tells which hosts are reached: no host looks at that.
 pub const CONNECTION: &str = "ssh";
@@ -79,6 +81,8 @@ pub struct HostContext {
     pub ports: Vec<RunPort>,
     /// Where the link's pings place its clock.
     pub clock: ClockFit,
+    /// What is known to have happened to its GPUs, and the moment it is; `None` where that is not followed.
+    pub happened: Option<(GpuEvents, Stamp)>,
     /// The container engine that the hosts file names.
     pub engine: Option<String>,
     /// The working directory that it names; of a launch its own.

@@ -9,9 +9,11 @@ use crate::doctor::door::DOOR;
 use crate::doctor::{self, Contexts, Doors, Entry, Reached, Told, inside};
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::doctor::{HostContext, Matrix, RunInside, RunPort, RunProgram, SamePath, SameRole};
+use crate::domain::gpu::event::GpuEvents;
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::needs::InImage;
+use crate::domain::time::Stamp;
 use crate::wire::doctor::{AskChecks, Checked};
 
 /// A question to one host.
@@ -34,6 +36,7 @@ pub fn contexts(configs: &[HostConfig]) -> Contexts {
         controller: None,
         ports: Vec::new(),
         clock: ClockFit::default(),
+        happened: None,
         engine: config.container.clone(),
         workdir: config.workdir.clone(),
     };
@@ -309,6 +312,11 @@ impl Checkup {
     pub fn knows_clock(&mut self, host: &HostId, clock: &ClockFit) {
         self.contexts.entry(host.clone()).or_default().clock = clock.clone();
         self.pings.insert(host.clone(), PINGS);
+    }
+
+    /// What is known at `now` to have happened to its GPUs.
+    pub fn knows_events(&mut self, host: &HostId, events: &GpuEvents, now: Stamp) {
+        self.contexts.entry(host.clone()).or_default().happened = Some((events.clone(), now));
     }
 
     /// A host does not.

@@ -1,5 +1,7 @@
 use super::*;
 use crate::domain::doctor::Started;
+use crate::domain::gpu::event::{GpuEvent, Happening};
+use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::preflight::Mark;
 
 fn info(address: &str) -> Arc<HostInfo> {
@@ -73,6 +75,32 @@ fn a_launch_tells_its_own_working_directory() {
     let own = || Some("~/train".to_owned());
     assert_eq!(asked([(a.clone(), own()), (b.clone(), None)].into()), [own(), None]);
     assert_eq!(asked(BTreeMap::new()), [context().workdir, context().workdir]);
+}
+
+#[test]
+fn what_happened_to_a_gpu_before_the_look_is_judged() {
+    let a = HostId::from("a");
+    let gpu = GpuInfo::unknown(0);
+    let what = Happening::Xid { xid: 48 };
+    let event = GpuEvent { index: 0, uuid: gpu.uuid.clone(), what, count: 1, t: None };
+    let mut events = GpuEvents::default();
+    let health = |events: &GpuEvents| {
+        let mut checkup = Checkup::new(7, [a.clone()], &["health".to_owned()]);
+        let described = HostInfo { gpus: vec![gpu.clone()], ..HostInfo::clone(&info("10.0.0.1")) };
+        checkup.is_up(&a, Arc::new(described));
+        let sample = serde_json::json!({
+            "cpu_percent": null, "memory_used": null, "load": null, "net_rx": null, "net_tx": null,
+            "gpus": [GpuSample::unknown(0)],
+        });
+        checkup.sampled(&a, &Arc::new(serde_json::from_value(sample).unwrap()));
+        checkup.knows_events(&a, events, Stamp(60_000_000));
+        let matrix = checkup.matrix();
+        let row = matrix.rows.iter().find(|row| row.check == "health").unwrap();
+        (row.verdicts[&a].mark, row.verdicts[&a].evidence.clone())
+    };
+    assert_eq!(health(&events).0, Mark::Good);
+    events.add(Stamp(0), &event);
+    assert_eq!(health(&events), (Mark::Bad, "GPU 0: xid 48".to_owned()));
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Person {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
         command.args(args).current_dir(self.home.path());
         command.env_clear().env("HOME", self.home.path()).env("PATH", "/usr/bin:/bin");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("LANG", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -257,7 +257,7 @@ fn whoever_only_follows_leaves_a_run_of_which_nobody_reads_the_output() {
     let line = person.hvtui(&["logs", "-f", "last"]);
     follow.arg("--default-signal=INT").arg(line.get_program()).args(line.get_args());
     follow.current_dir(person.path("")).env_clear().env("HOME", person.path("")).env("PATH", "/usr/bin:/bin");
-    follow.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    follow.env("LANG", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut logs = Blocked::start(follow, Stream::Out).fill();
     logs.signal(Signal::INT);
     logs.end("the end of the logs");

@@ -78,6 +78,7 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
     let full = std::process::Command::new("sh")
         .args(["-c", &limited])
         .env_clear()
+        .env("LANG", "C.UTF-8")
         .env("HOME", person.home())
         .env("PATH", "/usr/bin:/bin")
         .output_in_time()

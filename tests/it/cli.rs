@@ -17,6 +17,7 @@ fn hvtui_in(dir: &Path, args: &[&str]) -> Ran {
         .args(args)
         .current_dir(dir)
         .env_clear()
+        .env("LANG", "C.UTF-8")
         .env("HOME", dir)
         .stdin(Stdio::null())
         .output_in_time()
@@ -37,6 +38,24 @@ fn without_a_terminal_there_is_no_ui() {
     let ran = hvtui(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (64, ""));
     insta::assert_snapshot!(ran.err, @"hvtui: standard output is not a terminal, and the UI needs one: use `hvtui watch --once` to see the hosts, or `hvtui run` to launch");
+}
+
+#[test]
+fn marks_are_ascii_where_the_locale_has_no_utf_8_and_json_never_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("h…é.toml"), "[[host]]\nname = \"a\"\naddress = \"local\"\n").unwrap();
+    let hosts = |locale: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(["--hosts", "h…é.toml", "hosts"]).args(args).current_dir(dir.path()).env_clear();
+        command.env("HOME", dir.path()).env("LC_ALL", locale).stdin(Stdio::null());
+        String::from_utf8(command.output_in_time().unwrap().stdout).unwrap()
+    };
+    let (utf8, ascii) = (hosts("C.UTF-8", &[]), hosts("C", &[]));
+    assert!(utf8.contains('–') && utf8.contains("h…é.toml"), "{utf8}");
+    assert_eq!(ascii, utf8.replace('–', "-").replace('…', "~"), "letters of names stay");
+    let json = hosts("C", &["--json"]);
+    assert!(json.contains("h…é.toml"), "{json}");
+    assert_eq!(json, hosts("C.UTF-8", &["--json"]));
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Person {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]).args(args);
         command.current_dir(self.home()).env_clear().env("HOME", self.home()).env("PATH", "/usr/bin:/bin");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("LANG", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
@@ -100,14 +100,14 @@ fn help_that_could_not_be_written_is_no_success() {
     }
 }
 
-/// 64 is what was typed wrongly, 65 is data that are none, 74 is what the system refuses.
+/// 64 is what was typed wrongly, 65 is data that are none, 74 is a file that is not there or that the system refuses.
 #[test]
 fn a_recording_that_can_not_be_read_is_no_wrong_usage() {
     let person = Person::new(1);
     std::fs::write(person.home().join("text.mcap"), "no recording at all").unwrap();
     std::fs::create_dir(person.home().join("folder.mcap")).unwrap();
     for command in ["report", "export --to csv", "runs check"] {
-        for (file, code) in [("text.mcap", 65), ("folder.mcap", 65), ("none.mcap", 64)] {
+        for (file, code) in [("text.mcap", 65), ("folder.mcap", 65), ("none.mcap", 74)] {
             let args: Vec<&str> = command.split(' ').chain([file]).collect();
             let out = person.run(&args);
             let err = text(&out.stderr) + &text(&out.stdout);
@@ -115,6 +115,11 @@ fn a_recording_that_can_not_be_read_is_no_wrong_usage() {
             assert!(err.contains(file), "{args:?}: {err}");
         }
     }
+    for args in [&["import", "none.json"][..], &["--hosts", "none.toml", "hosts"]] {
+        let out = person.run(args);
+        assert_eq!(out.status.code(), Some(74), "{args:?}: {}", text(&out.stderr));
+    }
+    assert_eq!(person.run(&["report", "none"]).status.code(), Some(64), "no run is called so");
 }
 
 /// Shows a command on a terminal that is not that of its session, until it has written a word there, and closes it.
@@ -149,7 +154,7 @@ fn a_terminal_that_is_gone_without_a_signal_ends_the_ui_and_a_run() {
         let mut command = Command::new("python3");
         command.args(["-c", CLOSED_TERMINAL, shown, env!("CARGO_BIN_EXE_hvtui")]).args(args);
         command.current_dir(person.home()).env_clear().env("HOME", person.home());
-        command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm");
+        command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm").env("LANG", "C.UTF-8");
         let out = command.output_in_time().unwrap();
         let err = text(&out.stderr);
         assert_eq!(out.status.code(), Some(74), "{args:?}: {err}");
@@ -254,7 +259,7 @@ fn who_follows_a_run_says_when_the_client_that_recorded_it_is_gone() {
     };
     // this one is killed, not a program around it
     let mut first = Command::new(env!("CARGO_BIN_EXE_hvtui"));
-    first.args(["attach", &run]).current_dir(person.home()).env_clear();
+    first.args(["attach", &run]).current_dir(person.home()).env_clear().env("LANG", "C.UTF-8");
     first.env("HOME", person.home()).env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).stderr(Stdio::null());
     let mut first = follows(&mut first);
     let mut second = follows(&mut person.hvtui(&["attach", &run]));

@@ -354,7 +354,7 @@ fn a_mark_of_a_replay_stands_there_when_it_is_opened_again() {
 pub(crate) fn hvtui(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.args(args).current_dir(folder).env_clear().env("HOME", folder).env("TZ", "UTC");
-    command.stdin(Stdio::null()).output_in_time().unwrap()
+    command.env("LANG", "C.UTF-8").stdin(Stdio::null()).output_in_time().unwrap()
 }
 
 pub(crate) fn good(folder: &Path, args: &[&str]) -> String {
@@ -444,6 +444,7 @@ fn what_can_not_be_written_is_named_and_nothing_is_lost() {
         .args(["-c", &script])
         .current_dir(here)
         .env_clear()
+        .env("LANG", "C.UTF-8")
         .env("HOME", here)
         .output_in_time();
     let full = full.unwrap();

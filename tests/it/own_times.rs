@@ -87,6 +87,7 @@ fn flooded() -> Flooded {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.args(["run", "-np", "2", "--", "python3", "floods.py"]).current_dir(home);
     command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+    command.env("LANG", "C.UTF-8");
     command.stdout(File::create(home.join("out")).unwrap()).stderr(File::create(home.join("err")).unwrap());
     let mut client = Client(command.spawn().unwrap());
     let pid = client.0.id();

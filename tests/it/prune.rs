@@ -168,6 +168,7 @@ fn prune_with_a_mount(person: &Person, path: &Path) -> Option<Output> {
     command.arg(prune.get_program()).args(prune.get_args()).current_dir(person.home());
     command
         .env_clear()
+        .env("LANG", "C.UTF-8")
         .env("HOME", person.home())
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .stdin(Stdio::null());

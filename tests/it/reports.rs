@@ -221,6 +221,10 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
     assert_eq!(bad.status.code(), Some(64), "{bad:?}");
     assert!(text(&bad.stderr).contains("p96>+5%\n^^^ not a metric; these are: p50 p95"), "{bad:?}");
     assert_eq!(person.run(&["report", "last"]).status.code(), Some(64), "there is no run");
+    for command in ["logs", "attach"] {
+        let none = text(&person.run(&[command]).stderr);
+        assert!(none.starts_with("hvtui: no run is recorded here ") && none.contains("; start one: "), "{none}");
+    }
     for command in [&["report", "/dev/null"][..], &["export", "/dev/null", "--to", "csv"]] {
         let device = person.run(command);
         let err = text(&device.stderr);

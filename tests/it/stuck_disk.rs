@@ -16,7 +16,7 @@ fn hvtui(person: &Person, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.args(args).current_dir(person.home());
     command.env_clear().env("HOME", person.home()).env("PATH", "/usr/bin:/bin");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("LANG", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 

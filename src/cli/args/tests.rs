@@ -46,6 +46,7 @@ fn a_negative_number_is_a_value_that_is_not_taken() {
         ("hvtui run -np -2 -- x", "--np <N>", "write a whole number, such as 2"),
         ("hvtui run -n -2 x", "--np <N>", "write a whole number"),
         ("hvtui run --gpus-per-rank -1 x", "--gpus-per-rank <N>", "write a whole number"),
+        ("hvtui run --start-timeout -3 x", "--start-timeout <S>", "a time such as 90s or 5m"),
         ("hvtui pick -1", "<N>", "-1 is not in 1..=100000"),
         ("hvtui logs --rank -1", "--rank <R,..>", "write ranks as 0,3 or 0-2,5"),
         ("hvtui export --to csv --from -5", "--from <S>", "give a number of seconds from 0 on"),
@@ -57,6 +58,16 @@ fn a_negative_number_is_a_value_that_is_not_taken() {
     }
     assert_eq!(run("hvtui run -np 2 -- x -5").command, ["x", "-5"]);
     assert_eq!(run("hvtui run -np 2 x --lr -5").command, ["x", "--lr", "-5"]);
+}
+
+#[test]
+fn a_start_timeout_is_seconds_or_a_time() {
+    let told = |text: &str| run(&format!("hvtui run --start-timeout {text} -- x")).start_timeout;
+    assert_eq!(["3", "3s", "2m", "1h"].map(told), [3, 3, 120, 3600].map(Some));
+    for bad in ["1.5", "20ms", "soon", "s", "200y"] {
+        let error = parse(&format!("hvtui run --start-timeout {bad} -- x")).unwrap_err().to_string();
+        assert!(error.contains(&format!("'{bad}'")) && error.contains("90s or 5m"), "{error}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::errors::fault;
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, to_person, to_stdout};
 use crate::cli::json::{self, VERSION};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
@@ -85,7 +85,7 @@ pub fn run(verbose: bool, json: bool, file: &HostsFile, paths: &Paths) -> Result
     if json {
         to_stdout(&as_json(file, &told, &notes)?)?;
     } else {
-        to_stdout(&as_text(verbose, file, &told, &notes))?;
+        to_person(&as_text(verbose, file, &told, &notes))?;
     }
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }

@@ -10,7 +10,7 @@ use chrono::{DateTime, Local};
 use serde::Serialize;
 
 use crate::cli::args::CheckRunsArgs;
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, to_person, to_stdout};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::domain::ids::{Rank, RunId};
@@ -113,7 +113,7 @@ pub fn run(args: &CheckRunsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     for first in firsts {
         let recording = examine(&first, args.repair)?;
         if !args.json {
-            to_stdout(&text(&recording))?;
+            to_person(&text(&recording))?;
         }
         recordings.push(recording);
     }
@@ -124,7 +124,7 @@ pub fn run(args: &CheckRunsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
             .map_err(|error| Failure::bug(format!("write the result as JSON: {error}")))?;
         to_stdout(&format!("{text}\n"))?;
     } else {
-        to_stdout(&format!("{}\n", summary(&recordings, args)))?;
+        to_person(&format!("{}\n", summary(&recordings, args)))?;
     }
     Ok(code.map_or(ExitCode::SUCCESS, ExitCode::from))
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::DiffArgs;
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::cli::recording;
@@ -76,7 +76,7 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         };
         to_stdout(&line(&told)?)?;
     } else {
-        to_stdout(&diff_text::render(&a.whole, &b.whole, &comparison))?;
+        to_person(&diff_text::render(&a.whole, &b.whole, &comparison))?;
     }
     decide(&verdicts)
 }

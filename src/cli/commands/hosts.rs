@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
-use crate::cli::errors::{Failure, to_stdout};
+use crate::cli::errors::{Failure, to_person, to_stdout};
 use crate::cli::json::{self, VERSION};
 use crate::config::{HostConfig, HostsFile, SlotCount};
 
@@ -34,7 +34,7 @@ struct Listed<'a> {
 /// Prints one line a host, or one object.
 pub fn list(json: bool, file: &HostsFile) -> Result<ExitCode, Failure> {
     if !json {
-        to_stdout(&table(file))?;
+        to_person(&table(file))?;
         return Ok(ExitCode::SUCCESS);
     }
     let json = Json {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time;
 
 use crate::cli::args::{ImageBuildArgs, ImagePushArgs};
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_person};
 use crate::cli::image_progress::Meter;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
@@ -56,7 +56,7 @@ pub fn build(args: &ImageBuildArgs) -> Result<ExitCode, Failure> {
         )),
         other => unusable(&other),
     })?;
-    to_stdout(&format!("{name}  {}  {}\n", image.id.id, bytes(image.size)))?;
+    to_person(&format!("{name}  {}  {}\n", image.id.id, bytes(image.size)))?;
     note(&format!("to copy it to all hosts: hvtui image push {name}"));
     Ok(ExitCode::SUCCESS)
 }
@@ -321,7 +321,7 @@ impl Push<'_> {
             };
             for (host, ended) in news {
                 line.clear();
-                to_stdout(&self.ended(host.as_str(), &ended))?;
+                to_person(&self.ended(host.as_str(), &ended))?;
             }
         }
         line.clear();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::ImportArgs;
-use crate::cli::errors::{Failure, note, to_stdout};
+use crate::cli::errors::{Failure, note, to_person, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::cli::recording;
@@ -49,7 +49,7 @@ pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     if args.json {
         to_stdout(&line(&Told { version: VERSION, imported: &imported })?)?;
     } else {
-        to_stdout(&words(&imported, args.output.is_some()))?;
+        to_person(&words(&imported, args.output.is_some()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::args::MarkArgs;
-use crate::cli::errors::{Failure, to_stdout};
+use crate::cli::errors::{Failure, to_person, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::domain::ids::{Rank, RunId};
@@ -60,7 +60,7 @@ pub fn run(args: &MarkArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         let run = reader.spec().map(|spec| &spec.id);
         to_stdout(&line(&Told { version: VERSION, run, marks: marks.all() })?)?;
     } else if change.is_none() {
-        to_stdout(&text(&marks))?;
+        to_person(&text(&marks))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use tokio::time;
 use super::trust::find;
 use crate::cli::ask::confirm;
 use crate::cli::errors::fault;
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_person};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
 use crate::cluster::messages::{Incoming, Reply};
@@ -236,7 +236,7 @@ impl Hosts {
         if let Some(public) = public {
             let asks = self.apply(&plan(id, &public, &self.members), None);
             if self.change(asks).await?.is_empty() {
-                return to_stdout(&format!("mesh {id} is on every host already\n"));
+                return to_person(&format!("mesh {id} is on every host already\n"));
             }
         }
         // A mesh that is changed gets a new key: a host that is no longer part of it is out.
@@ -244,11 +244,11 @@ impl Hosts {
         let plan = plan(id, &pair.public, &self.members);
         let asks = self.apply(&plan, None);
         let changes = self.change(asks).await?;
-        to_stdout(&changes.shown(&format!("mesh {id}: this will be written")))?;
+        to_person(&changes.shown(&format!("mesh {id}: this will be written")))?;
         confirm("Write this?", yes).await?;
         let asks = self.apply(&plan, Some(&PrivateKey(pair.private)));
         self.change(asks).await?;
-        to_stdout(&format!("mesh {id} is written on {} hosts\n", self.ids.len()))
+        to_person(&format!("mesh {id} is written on {} hosts\n", self.ids.len()))
     }
 
     async fn remove(
@@ -257,19 +257,19 @@ impl Hosts {
         yes: bool,
     ) -> Result<ExitCode, Failure> {
         if ids.is_empty() {
-            to_stdout("no mesh is on these hosts\n")?;
+            to_person("no mesh is on these hosts\n")?;
             return Ok(ExitCode::SUCCESS);
         }
         for id in ids.keys() {
             let asks = |dry| move |_: &HostId| MeshAsk::Remove(MeshRemove { id: id.clone(), dry });
             let changes = self.change(self.each(asks(true))).await?;
-            to_stdout(&changes.shown(&format!("mesh {id}: this will be taken out")))?;
+            to_person(&changes.shown(&format!("mesh {id}: this will be taken out")))?;
         }
         confirm("Take it out?", yes).await?;
         for id in ids.keys() {
             let asks = self.each(|_| MeshAsk::Remove(MeshRemove { id: id.clone(), dry: false }));
             self.change(asks).await?;
-            to_stdout(&format!("mesh {id} is taken out\n"))?;
+            to_person(&format!("mesh {id} is taken out\n"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -288,7 +288,7 @@ impl Hosts {
             }
         }
         let (text, worst) = matrix(&self.ids, &tried);
-        to_stdout(&text)?;
+        to_person(&text)?;
         Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
     }
 }

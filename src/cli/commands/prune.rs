@@ -12,7 +12,7 @@ use crate::cli::args::PruneArgs;
 use crate::cli::ask::{confirm, person};
 use crate::cli::connect;
 use crate::cli::errors::fault;
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runs_of_hosts::{Asked, ask_for};
@@ -159,7 +159,7 @@ pub fn run(
         }
         let (count, size) = sum(&surplus);
         if !args.json {
-            to_stdout(&shown(&surplus))?;
+            to_person(&shown(&surplus))?;
         }
         let (mut freed, mut is_stuck) = (0, false);
         if count > 0 && !args.dry_run {
@@ -188,7 +188,7 @@ pub fn run(
             to_stdout(&format!("{text}\n"))?;
         } else if !args.dry_run && count > 0 {
             let deleted = surplus.iter().filter(|run| run.deleted).count();
-            to_stdout(&format!("{deleted} deleted, {} freed\n", size_here(&surplus, freed)))?;
+            to_person(&format!("{deleted} deleted, {} freed\n", size_here(&surplus, freed)))?;
         }
         for (host, why) in &failed {
             note(&about(host, why));

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::args::ReportArgs;
 use crate::cli::ask::person;
 use crate::cli::complete::complete;
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::find::hosts_of;
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
@@ -67,7 +67,7 @@ pub fn run(
     if args.json {
         to_stdout(&line(&Told { version: VERSION, findings: &findings, run: &run })?)?;
     } else if args.html.is_none() {
-        to_stdout(&text::render(&run, &findings))?;
+        to_person(&text::render(&run, &findings))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{doctor, watch};
 use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
 use crate::cli::complete::close_recordings;
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_person};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
 use crate::cli::log_line::Paint;
@@ -102,16 +102,16 @@ async fn dry_run(
                 let mut lines = preview(&planned);
                 lines.extend(by_hand(&planned, |host| reach(hosts, host)));
                 lines.extend(compared(&mut session, &planned).await?);
-                to_stdout(&format!("{}\n", lines.join("\n")))?;
+                to_person(&format!("{}\n", lines.join("\n")))?;
                 if request.on_red == OnRed::Unasked {
                     return Ok(ExitCode::SUCCESS);
                 }
                 let found = doctor::examine_plan(&mut session, &planned).await;
-                to_stdout(&troubles(&found, Mark::Look))?;
+                to_person(&troubles(&found, Mark::Look))?;
                 if let (Some(red), OnRed::Refuse) = (red(&found), request.on_red) {
                     return Err(Failure::new(Code::Unfit, format!("nothing would be started: {red}")));
                 }
-                to_stdout(&troubles(&found, Mark::Bad))?;
+                to_person(&troubles(&found, Mark::Bad))?;
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) if error.is_waiting() => drop(session.next().await),

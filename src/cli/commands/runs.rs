@@ -12,7 +12,8 @@ use crate::cli::args::RunsArgs;
 use crate::cli::ask::person;
 use crate::cli::complete::complete;
 use crate::cli::connect;
-use crate::cli::errors::{Failure, note, to_stdout};
+use crate::cli::errors::{Failure, note, to_person, to_stdout};
+use crate::cli::find::START_ONE;
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runs_of_hosts::{Asked, ask};
@@ -202,13 +203,13 @@ pub fn run(
             .map_err(|error| Failure::bug(format!("write the runs as JSON: {error}")))?;
         to_stdout(&format!("{text}\n"))?;
     } else if is_empty {
-        to_stdout("no runs yet; start one: hvtui run -np 2 -- hvtui train digits\n")?;
+        to_person(&format!("no runs yet; {START_ONE}\n"))?;
     } else if runs.is_empty() {
         note("no run passes the filter");
     } else {
         let is_terminal = std::io::stdout().is_terminal();
         let size = crossterm::terminal::size().ok().filter(|_| is_terminal);
-        to_stdout(&table(&runs, args, now, size.map(|(columns, _)| columns.into())))?;
+        to_person(&table(&runs, args, now, size.map(|(columns, _)| columns.into())))?;
     }
     for words in asked.silent_words() {
         note(&words);

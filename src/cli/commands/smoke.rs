@@ -20,7 +20,7 @@ use self::judge::{Ran, Row, judge, not_reached};
 use self::steps::{Asked, Facts, Plan, STEPS, Step, plan};
 use super::doctor;
 use crate::cli::args::SmokeArgs;
-use crate::cli::errors::{Failure, to_stdout};
+use crate::cli::errors::{Failure, to_person, to_stdout};
 use crate::cli::json::{self, VERSION};
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
@@ -92,7 +92,7 @@ impl Trial<'_> {
         let names: Vec<&str> = self.hosts.iter().map(|host| host.id.as_str()).collect();
         if !self.args.json {
             let count = counted(names.len(), "host");
-            to_stdout(&format!("{count}: {}\n\n{}\n", few(&names), head()))?;
+            to_person(&format!("{count}: {}\n\n{}\n", few(&names), head()))?;
         }
         let only: Vec<String> =
             if self.wants("doctor") { Vec::new() } else { ["mpi", "docker"].map(str::to_owned).to_vec() };
@@ -217,7 +217,7 @@ impl Trial<'_> {
     fn told(&mut self, row: Row) -> Result<(), Failure> {
         self.line.clear();
         if !self.args.json {
-            to_stdout(&text(&row))?;
+            to_person(&text(&row))?;
         }
         self.rows.push(row);
         Ok(())
@@ -227,7 +227,7 @@ impl Trial<'_> {
     fn left(&mut self, ask: Ask) -> Result<u8, Failure> {
         self.line.clear();
         if !self.args.json {
-            to_stdout("ended before all was tried\n")?;
+            to_person("ended before all was tried\n")?;
         }
         Ok(ask.code())
     }
@@ -244,7 +244,7 @@ impl Trial<'_> {
             told.extend((look > 0).then(|| format!("{look} to look at")));
             told.extend((failed > 0).then(|| format!("{failed} failed")));
             told.extend((left > 0).then(|| format!("{left} not tried")));
-            to_stdout(&format!("\n{} in {seconds:.0} s\n", told.join(", ")))?;
+            to_person(&format!("\n{} in {seconds:.0} s\n", told.join(", ")))?;
         }
         Ok(if failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::args::StacksArgs;
 use crate::cli::ask;
 use crate::cli::errors::fault;
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::find::{find, going_on};
 use crate::cli::hint::hint_of_hang;
 use crate::cli::json::VERSION;
@@ -82,16 +82,16 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
             let json = serde_json::to_string(&json).map_err(|error| Failure::bug(error.to_string()))?;
             to_stdout(&format!("{json}\n"))?;
         } else {
-            to_stdout(&collectives(&told.collected))?;
+            to_person(&collectives(&told.collected))?;
             let groups = alike(&told.stacks);
             let words = text(&groups, args.threads);
             // of a host that did not answer nothing is known
             if words.is_empty() && told.silent.is_empty() {
-                to_stdout("no rank of it lives any more\n")?;
+                to_person("no rank of it lives any more\n")?;
             }
-            to_stdout(&words)?;
+            to_person(&words)?;
             if let Some(hint) = hint_of_hang(&groups, &spec) {
-                to_stdout(&format!("\n{hint}\n"))?;
+                to_person(&format!("\n{hint}\n"))?;
             }
         }
         for (host, _, why) in &told.silent {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cli::args::StopArgs;
 use crate::cli::ask;
 use crate::cli::complete::complete;
-use crate::cli::errors::{Code, Failure, fault, note, to_stdout};
+use crate::cli::errors::{Code, Failure, fault, note, to_person};
 use crate::cli::find::{find, going_on};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
@@ -38,7 +38,7 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         let mut found = find(&run, file, paths, None, &prompter).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
-            to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
+            to_person(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut session = found.session(file, paths, None, &prompter).await?;
@@ -47,7 +47,7 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         in_time.transpose()?;
         let stopped = shares.outcome(&args.run)?;
         if spec.options.max_restarts > 0 {
-            to_stdout(&format!("no further attempt of run {} will start\n", spec.id.short()))?;
+            to_person(&format!("no further attempt of run {} will start\n", spec.id.short()))?;
         }
         if found.recording.take().is_some() {
             // its end is known now: the next command need not ask the hosts
@@ -136,12 +136,12 @@ async fn stop(session: &mut Session, spec: &RunSpec, now: bool, shares: &mut Sha
                     } else {
                         String::new()
                     };
-                    to_stdout(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
+                    to_person(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
                 }
             }
             Output::Refused(refused) if refused.run == spec.id && shares.refused(&refused) => {
                 let words = "nothing of the run was started, and nothing will be";
-                to_stdout(&format!("{}\n", about(&refused.host, words)))?;
+                to_person(&format!("{}\n", about(&refused.host, words)))?;
             }
             Output::Event(envelope) => {
                 if let Event::RunNoted { host, note } = &envelope.event {

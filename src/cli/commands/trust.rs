@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::cli::errors::{Code, Failure, print, to_stdout};
+use crate::cli::errors::{Code, Failure, print, to_person};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
 use crate::config::{HostConfig, HostsFile};
@@ -59,7 +59,7 @@ async fn host_key(
         *refused = trusted.is_err().then(|| hop.server());
         trusted?;
         if fingerprint.is_some() {
-            return to_stdout(&format!("that is the host on the way: say it again for {}\n", target.shown()));
+            return to_person(&format!("that is the host on the way: say it again for {}\n", target.shown()));
         }
     }
     let key = scan(&target, &target).await?;
@@ -82,7 +82,7 @@ async fn trust(
     }
     let trusted = ssh::trust_in_time(&target.server(), key, fingerprint).await?;
     let done = if trusted.already { "was trusted already" } else { "is trusted from now on" };
-    to_stdout(&format!(
+    to_person(&format!(
         "{name}: {} {} {done} ({})\n",
         key.algorithm(),
         trusted.fingerprint,
@@ -106,7 +106,7 @@ async fn confirm(at: &str, key: &ssh::HostKey) -> Result<(), Failure> {
         let text = format!("{shown}{remedy} --fingerprint {fingerprint}");
         return Err(Failure::new(Code::Permission, text));
     }
-    to_stdout(&format!("{shown}Compare it with the host's own. Trust it (yes/no)? "))?;
+    to_person(&format!("{shown}Compare it with the host's own. Trust it (yes/no)? "))?;
     if !ask::trusts_key(&fingerprint).await? {
         // the answer may have been cut off in the middle of the line
         let _ = writeln!(std::io::stdout());

@@ -10,7 +10,7 @@ use tokio::time::{self, MissedTickBehavior};
 
 use crate::cli::args::{Prometheus, WatchArgs, WatchForm};
 use crate::cli::errors::fault;
-use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
+use crate::cli::errors::{Code, Failure, filter, note, to_person, to_stdout};
 use crate::cli::metrics_port::MetricsPort;
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
@@ -254,10 +254,10 @@ fn print(
         // each table takes the place of the last one
         Some((_, rows)) => {
             let shown = table + &table::alerts(all, width);
-            to_stdout(&in_place::frame(&shown, usize::from(rows)))
+            to_person(&in_place::frame(&shown, usize::from(rows)))
         }
-        None if args.once => to_stdout(&table),
-        None => to_stdout(&format!("{table}\n")),
+        None if args.once => to_person(&table),
+        None => to_person(&format!("{table}\n")),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Whether anything is wrong with the GPUs themselves: what the Cluster screen's health column says, for all at once.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::super::{Check, Seen, Site};
 use crate::domain::doctor::Verdict;
-use crate::domain::gpu::health::{Severity, Unreadable, faults};
+use crate::domain::gpu::event::all_faults;
+use crate::domain::gpu::health::{Severity, Unreadable};
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::ids::GpuUuid;
 
@@ -12,7 +14,8 @@ pub(in crate::doctor) struct Health;
 
 impl Check for Health {
     const NAME: &'static str = "health";
-    const ASKS: &'static str = "ECC errors, rows to be remapped, slowed clocks, GPUs that do not answer";
+    const ASKS: &'static str =
+        "XID and ECC errors, rows to be remapped, slowed clocks, GPUs that do not answer";
     const LOOKS: bool = false;
     const WANTS_SAMPLE: bool = true;
     type Found = ();
@@ -115,8 +118,9 @@ fn judge(one: &Seen<'_, ()>, all: &[Seen<'_, ()>]) -> Verdict {
         }
         is_lost |= matches!(Unreadable::of(sample), Some(Unreadable::Lost));
         let is_usual = is_capped(sample) && !is_capped_alone(one, info, sample, all);
-        let found = if is_usual { faults(info, &without_cap(sample)) } else { faults(info, sample) };
-        for fault in found {
+        let sample = if is_usual { Cow::Owned(without_cap(sample)) } else { Cow::Borrowed(sample) };
+        let happened = one.happened.map(|(events, now)| (events, *now));
+        for fault in all_faults(happened, info, &sample, None) {
             worst = worst.max(Some(fault.severity));
             told.push(format!("GPU {}: {}", info.index, fault.words));
         }
@@ -147,11 +151,13 @@ fn judge(one: &Seen<'_, ()>, all: &[Seen<'_, ()>]) -> Verdict {
 mod tests {
     use super::*;
     use crate::doctor::tests::{info_with, seen_with};
+    use crate::domain::gpu::event::{GpuEvent, GpuEvents, Happening};
     use crate::domain::host::{HostInfo, HostSample};
     use crate::domain::preflight::Mark;
+    use crate::domain::time::Stamp;
 
     /// Hosts with a GPU each of this model, so busy, and held down for these reasons.
-    fn verdicts(gpus: &[(&str, u32, &[&str])]) -> Vec<(Mark, String)> {
+    fn hosts(gpus: &[(&str, u32, &[&str])]) -> Vec<Seen<'static, ()>> {
         let infos = gpus.iter().map(|(name, ..)| {
             let gpu = GpuInfo { name: (*name).to_owned(), ..GpuInfo::unknown(0) };
             (HostInfo { gpus: vec![gpu], ..info_with(&[]) }, ())
@@ -173,7 +179,34 @@ mod tests {
             }));
             one.sample = Some(sample);
         }
-        Health::judge(&all).into_iter().map(|verdict| (verdict.mark, verdict.evidence)).collect()
+        all
+    }
+
+    fn judged(hosts: &[Seen<'_, ()>]) -> Vec<(Mark, String)> {
+        Health::judge(hosts).into_iter().map(|verdict| (verdict.mark, verdict.evidence)).collect()
+    }
+
+    fn verdicts(gpus: &[(&str, u32, &[&str])]) -> Vec<(Mark, String)> {
+        judged(&hosts(gpus))
+    }
+
+    #[test]
+    fn what_happened_to_a_gpu_is_its_fault_for_an_hour() {
+        let free: &[&str] = &[];
+        let told = |xid: u32, seconds: i64| {
+            let mut all = hosts(&[("H200", 0, free)]);
+            let uuid = all[0].info.gpus[0].uuid.clone();
+            let event = GpuEvent { index: 0, uuid, what: Happening::Xid { xid }, count: 1, t: None };
+            let mut events = GpuEvents::default();
+            events.add(Stamp(0), &event);
+            let happened: &'static (GpuEvents, Stamp) =
+                Box::leak(Box::new((events, Stamp(seconds * 1_000_000))));
+            all[0].happened = Some(happened);
+            judged(&all).remove(0)
+        };
+        assert_eq!(told(48, 60), (Mark::Bad, "GPU 0: xid 48".to_owned()));
+        assert_eq!(told(31, 60), (Mark::Look, "GPU 0: xid 31".to_owned()));
+        assert_eq!(told(48, 3601), (Mark::Good, "no GPU has a fault".to_owned()));
     }
 
     #[test]

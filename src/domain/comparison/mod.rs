@@ -94,7 +94,7 @@ pub fn compare(a: &Side, b: &Side) -> Comparison {
     Comparison {
         metrics: metrics.filter(|metric| metric.a.is_some() || metric.b.is_some()).collect(),
         differences: differences(&a.whole.facts, &b.whole.facts),
-        notes: notes(&a.whole, &b.whole),
+        notes: notes(a, b),
         by_steps: common_steps(&a.whole, &b.whole)
             .map(|common| by_step::by_steps(a.common(), b.common(), common)),
     }
@@ -152,8 +152,10 @@ fn differences(a: &[Fact], b: &[Fact]) -> Vec<Difference> {
         .collect()
 }
 
-fn notes(a: &RunAnalysis, b: &RunAnalysis) -> Vec<String> {
+fn notes(a: &Side, b: &Side) -> Vec<String> {
     let mut notes = Vec::new();
+    let has_warm_up = [a, b].iter().any(|side| side.common().steps.warm_up_us.is_some());
+    let (a, b) = (&a.whole, &b.whole);
     let sides = [("A", a), ("B", b)];
     let without: Vec<&str> =
         sides.iter().filter(|(_, run)| run.steps.last.is_none()).map(|(name, _)| *name).collect();
@@ -168,7 +170,10 @@ fn notes(a: &RunAnalysis, b: &RunAnalysis) -> Vec<String> {
             Some(Window { from, to }) => {
                 let has = |run: &RunAnalysis| run.steps.first == Some(from) && run.steps.last == Some(to);
                 if !has(a) || !has(b) {
-                    notes.push(format!("steps {from} to {to} are compared: those that both runs have"));
+                    let without = if has_warm_up { " without the first, which warms up" } else { "" };
+                    notes.push(format!(
+                        "steps {from} to {to}, those that both runs have, are compared{without}"
+                    ));
                 }
             }
         }

@@ -88,7 +88,14 @@ fn only_steps_that_both_have_are_compared() {
     let loss = find(&comparison, "loss");
     assert!(loss.same, "at the same step: {loss:?}");
     assert!(!find(&comparison, "last-loss").same);
-    assert_eq!(comparison.notes, ["steps 1 to 60 are compared: those that both runs have"]);
+    let common = "those that both runs have, are compared";
+    assert_eq!(comparison.notes, [format!("steps 1 to 60, {common} without the first, which warms up")]);
+    // of a run whose beginning is not recorded
+    let later = Window { from: 21, to: 60 };
+    let side = || Side { common: Some(late_run_in(60, 20, later)), whole: late_run(60, 20) };
+    let (a, mut b) = (side(), side());
+    b.whole.steps.first = Some(21);
+    assert_eq!(compare(&a, &b).notes, [format!("steps 21 to 60, {common}")]);
 }
 
 #[test]

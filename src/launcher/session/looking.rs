@@ -95,8 +95,11 @@ impl Session {
                 Some(info) => checkup.is_up(host, info),
                 None => checkup.is_down(host, "it has not told its facts".to_owned()),
             }
-            if let Some((_, sample)) = state.and_then(|state| state.sample.as_ref()) {
+            if let Some(state) = state
+                && let Some((at, sample)) = &state.sample
+            {
                 checkup.sampled(host, sample);
+                checkup.knows_events(host, &state.gpu_events, *at);
             }
         }
         checkup

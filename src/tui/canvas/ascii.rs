@@ -1,4 +1,6 @@
-//! Turns a drawn frame into plain ASCII, for terminals that show nothing else.
+//! Turns a drawn frame, or what a command prints for people, into ASCII where nothing else is shown.
+
+use std::borrow::Cow;
 
 use ratatui::buffer::Buffer;
 
@@ -9,40 +11,64 @@ const STRIPS_FROM: usize = 11;
 pub(in crate::tui) fn to_ascii(buf: &mut Buffer) {
     let width = usize::from(buf.area.width).max(1);
     for row in buf.content.chunks_mut(width) {
-        for at in 0..row.len() {
-            if row[at].symbol().is_ascii() {
-                continue;
+        if row.iter().all(|cell| cell.symbol().is_ascii()) {
+            continue;
+        }
+        let first = |symbol: &str| symbol.chars().next().unwrap_or(' ');
+        let mut glyphs: Vec<char> = row.iter().map(|cell| first(cell.symbol())).collect();
+        replace(&mut glyphs);
+        for (cell, glyph) in row.iter_mut().zip(glyphs) {
+            if !cell.symbol().is_ascii() || !cell.symbol().starts_with(glyph) {
+                cell.set_char(if glyph.is_ascii() { glyph } else { '?' });
             }
-            let is = |at: Option<usize>, symbol| {
-                at.and_then(|at| row.get(at)).is_some_and(|c| c.symbol() == symbol)
-            };
-            let after_blank = is(at.checked_sub(1), " ");
-            let after_number = after_blank
-                && at
-                    .checked_sub(2)
-                    .is_some_and(|at| row[at].symbol().starts_with(|c: char| c.is_ascii_digit()));
-            let before_name =
-                after_blank && row.get(at + 1).is_some_and(|c| c.symbol().starts_with(char::is_alphanumeric));
-            let glyph = match row[at].symbol().chars().next().unwrap_or(' ') {
-                // the cursor's mark stands at the left edge, where no bar is
-                '▌' if at == 0 => '>',
-                // of a host that is unfolded; `v` would be a letter of its name
-                '▾' if before_name || at < STRIPS_FROM => '-',
-                // `71°` has no other letter; `88 °C` and a column's head have it
-                '°' if is(at.checked_add(1), "C") && !after_number => ' ',
-                glyph => replacement(glyph),
-            };
-            if after_number && row[at].symbol() == "°" && is(at.checked_add(1), "C") {
-                row[at + 1].set_char(' ');
-            }
-            row[at].set_char(glyph);
         }
     }
 }
 
+/// The text with the same marks as in a frame, in as many columns. Letters of names and paths stay what they are.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let line = |line: &str| {
+        let mut row: Vec<char> = line.chars().collect();
+        replace(&mut row);
+        row.into_iter().collect::<String>()
+    };
+    Cow::Owned(text.split_inclusive('\n').map(line).collect())
+}
+
+/// Replaces the marks of a row; other letters stay.
+fn replace(row: &mut [char]) {
+    for at in 0..row.len() {
+        if row[at].is_ascii() {
+            continue;
+        }
+        let is =
+            |at: Option<usize>, glyph: char| at.and_then(|at| row.get(at)).is_some_and(|one| *one == glyph);
+        let after_blank = is(at.checked_sub(1), ' ');
+        let after_number = after_blank && at.checked_sub(2).is_some_and(|at| row[at].is_ascii_digit());
+        let before_name = after_blank && row.get(at + 1).is_some_and(|one| one.is_alphanumeric());
+        let has_letter = row[at] == '°' && is(at.checked_add(1), 'C');
+        let glyph = match row[at] {
+            // the cursor's mark stands at the left edge, where no bar is
+            '▌' if at == 0 => '>',
+            // of a host that is unfolded; `v` would be a letter of its name
+            '▾' if before_name || at < STRIPS_FROM => '-',
+            // `71°` has no other letter; `88 °C` and a column's head have it
+            '°' if has_letter && !after_number => ' ',
+            glyph => replacement(glyph).unwrap_or(glyph),
+        };
+        if after_number && has_letter {
+            row[at + 1] = ' ';
+        }
+        row[at] = glyph;
+    }
+}
+
 #[expect(clippy::match_same_arms, reason = "one line a family of glyphs")]
-fn replacement(glyph: char) -> char {
-    match glyph {
+fn replacement(glyph: char) -> Option<char> {
+    Some(match glyph {
         '\u{a0}' => ' ',
         '●' => '*',
         '▾' | '↓' => 'v',
@@ -55,9 +81,12 @@ fn replacement(glyph: char) -> char {
         '⚠' => '!',
         '✔' => '+',
         '±' => '~',
+        'µ' => 'u',
+        '«' | '»' => '"',
+        '•' => '*',
         '…' => '~',
         '·' | '░' => '.',
-        '–' | '─' | '━' => '-',
+        '–' | '─' | '━' | '−' => '-',
         '╌' => '~',
         '│' | '▕' | '▏' | '┃' | '╵' => '|',
         '╭' | '╮' | '╰' | '╯' => '+',
@@ -83,8 +112,8 @@ fn replacement(glyph: char) -> char {
         '▇' | '█' | '▌' | '▋' | '▊' | '▉' | '▒' | '▓' => '#',
         '\u{2400}'..='\u{2421}' => '^',
         '\u{2800}'..='\u{28ff}' => line(u32::from(glyph) - 0x2800),
-        _ => '?',
-    }
+        _ => return None,
+    })
 }
 
 /// A cell of a line chart: where its dots are.
@@ -104,7 +133,7 @@ mod tests {
     fn glyphs_of_cells_that_differ_still_do() {
         let mut cells: Vec<char> = "·▁▂▃▄▅▆▇○●×?"
             .chars()
-            .map(|glyph| if glyph == '?' { glyph } else { replacement(glyph) })
+            .map(|glyph| if glyph == '?' { glyph } else { replacement(glyph).unwrap() })
             .collect();
         let all = cells.len();
         cells.sort_unstable();
@@ -115,7 +144,7 @@ mod tests {
     #[test]
     fn each_sign_has_a_glyph_of_its_own() {
         let signs = "●▲✔✖⚠◆◇○×■…·";
-        let glyphs: std::collections::BTreeSet<char> = signs.chars().map(replacement).collect();
+        let glyphs: std::collections::BTreeSet<char> = signs.chars().filter_map(replacement).collect();
         assert_eq!(glyphs.len(), signs.chars().count(), "{glyphs:?}");
         assert!(!glyphs.contains(&'?') && glyphs.iter().all(char::is_ascii));
     }
@@ -142,5 +171,14 @@ mod tests {
         assert_eq!(ascii("71° 88 °C °"), "71C 88 C  C");
         assert_eq!(ascii("UTIL °C"), "UTIL  C", "a head stays right-aligned");
         assert_eq!(ascii("▌ ▌"), "> #");
+        assert_eq!(ascii("né ✔"), "n? +");
+    }
+
+    #[test]
+    fn a_text_keeps_its_columns_and_its_names() {
+        assert_eq!(text("✔ ssh   1 host · 3 − 1\n– 12 ±1 ms…\n"), "+ ssh   1 host . 3 - 1\n- 12 ~1 ms~\n");
+        assert_eq!(text("▌ 71° 88 °C\n▌ é"), "> 71C 88 C \n> é");
+        assert_eq!(text("/home/josé/été"), "/home/josé/été", "a path is found by its own letters");
+        assert!(matches!(text("plain"), Cow::Borrowed("plain")));
     }
 }

@@ -8,4 +8,4 @@ pub mod theme;
 
 pub use surface::Canvas;
 pub(in crate::tui) use surface::{skip_columns, width};
-pub use theme::{Caps, ColorDepth};
+pub use theme::{Caps, ColorDepth, is_utf8};

@@ -48,11 +48,16 @@ impl Caps {
         } else {
             ColorDepth::Basic
         };
-        let locale = get("LC_ALL").or_else(|| get("LC_CTYPE")).or_else(|| get("LANG")).unwrap_or_default();
-        let locale = locale.to_lowercase();
-        let utf8 = locale.contains("utf-8") || locale.contains("utf8");
-        Self { color, ascii: term == "dumb" || !utf8 }
+        Self { color, ascii: term == "dumb" || !is_utf8(get) }
     }
+}
+
+/// Whether the locale is one of UTF-8. `get` reads a variable; empty counts as absent, and none at all as a locale without.
+pub fn is_utf8(get: impl Fn(&str) -> Option<String>) -> bool {
+    let get = |name: &str| get(name).filter(|value| !value.is_empty());
+    let locale = get("LC_ALL").or_else(|| get("LC_CTYPE")).or_else(|| get("LANG")).unwrap_or_default();
+    let locale = locale.to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// The terminal's sixteen colours, by their numbers in SGR.

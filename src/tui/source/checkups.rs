@@ -296,8 +296,9 @@ fn tell(checkup: &mut Checkup, host: &HostId, state: &HostState) {
         (Some(info), _) if state.is_up() => {
             checkup.is_up(host, info.clone());
             checkup.knows_clock(host, &state.clock);
-            if let Some((_, sample)) = &state.sample {
+            if let Some((at, sample)) = &state.sample {
                 checkup.sampled(host, sample);
+                checkup.knows_events(host, &state.gpu_events, *at);
             }
         }
         (_, Some((_, link))) => {

@@ -193,7 +193,7 @@ fn nesting_and_size_have_bounds_and_cost_no_memory() {
     );
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", &command]).current_dir(person.home()).env_clear();
-    limited.env("HOME", person.home()).env("PATH", "/usr/bin:/bin");
+    limited.env("HOME", person.home()).env("PATH", "/usr/bin:/bin").env("LANG", "C.UTF-8");
     let out = limited.output_in_time().unwrap();
     let told = crate::json_forms::assert_fits("import", &out);
     assert_eq!((&told["steps"]["count"], &told["steps"]["with_waits"]), (&6.into(), &6.into()), "{told:#}");
@@ -261,6 +261,7 @@ fn two_gigabytes_of_brackets_are_refused_before_they_are_read() {
         command
             .current_dir(person.home())
             .env_clear()
+            .env("LANG", "C.UTF-8")
             .env("HOME", person.home())
             .env("PATH", "/usr/bin:/bin");
         let out = command.output_in_time().unwrap();

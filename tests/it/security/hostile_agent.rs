@@ -165,7 +165,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
     let hvtui = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
         command.args(args).current_dir(home.path()).env_clear().env("HOME", home.path());
-        command.env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
+        command.env("PATH", "/usr/bin:/bin").env("LANG", "C.UTF-8").stdin(Stdio::null());
         command
     };
     let ticks = format!("n=0; while :; do n=$((n+1)); echo tick $n.; sleep {}; done", TICK.as_secs_f64());

@@ -44,7 +44,7 @@ impl Person {
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.home.path()).env_clear().env("HOME", self.home.path());
-        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").stdin(Stdio::null());
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8").stdin(Stdio::null());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::history::{self, Json};
 use super::text::as_text;
 use crate::cli::ask::confirm;
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, to_person};
 use crate::cli::json;
 use crate::cli::paths::Paths;
 use crate::cli::{runtime, whole_file};
@@ -92,13 +92,13 @@ pub(super) fn write(
     list.push_str(
         "Names of hosts, users, folders and commands are in it; what looks like a secret is masked.\n",
     );
-    to_stdout(&list)?;
+    to_person(&list)?;
     runtime::block_on(async { confirm(&format!("write {}?", target.display()), yes).await })?;
     let failed = |error: std::io::Error| {
         Failure::new(Code::from(&error), format!("{}: {}", target.display(), os_text(&error)))
     };
     whole_file::write(target, 0o600, |file| pack(file, &parts)).map_err(failed)?;
-    to_stdout(&format!("written: {}\n", target.display()))
+    to_person(&format!("written: {}\n", target.display()))
 }
 
 fn pack(file: &mut File, parts: &[Part]) -> std::io::Result<()> {

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{Wanted, examine};
 use crate::cli::ask;
 use crate::cli::commands::run::reach;
-use crate::cli::errors::{Failure, note, to_stdout};
+use crate::cli::errors::{Failure, note, to_person};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
 use crate::config::{HostConfig, HostsFile};
@@ -34,7 +34,7 @@ pub(super) fn run(
     let troubles = troubles(matrix);
     if troubles.is_empty() {
         let left = matrix.rows.iter().any(|row| row.verdicts.values().any(Verdict::is_trouble));
-        to_stdout(if left {
+        to_person(if left {
             "\nno remedy above is a single command: they are yours to carry out\n"
         } else {
             "\nthere is nothing to fix\n"
@@ -46,13 +46,13 @@ pub(super) fn run(
         let (number, count) = (at + 1, troubles.len());
         let Trouble { check, hosts: of, verdict, fix } = trouble;
         let whose = names(of);
-        to_stdout(&format!("\n{} {check} on {whose}: {}\n", glyph(verdict.mark), verdict.evidence))?;
+        to_person(&format!("\n{} {check} on {whose}: {}\n", glyph(verdict.mark), verdict.evidence))?;
         let command = match fix {
             Fix::There(command) => format!("on {whose}: {command}"),
             Fix::On(host, command) => format!("on {host}: {command}"),
             Fix::Here(_) => format!("here: {}", fix.command()),
         };
-        to_stdout(&format!("  {number} of {count}, would run {command}\n  run it? [y/N] "))?;
+        to_person(&format!("  {number} of {count}, would run {command}\n  run it? [y/N] "))?;
         if !runtime::block_on(async { Ok(ask::is_yes().await) })? {
             continue;
         }
@@ -67,7 +67,7 @@ pub(super) fn run(
             Fix::Here(words) => here(hosts, file, words).is_ok_and(|command| start(command, "hvtui")),
         };
         if ran {
-            to_stdout("  done\n")?;
+            to_person("  done\n")?;
         }
         done.insert((*check).to_owned());
     }
@@ -75,7 +75,7 @@ pub(super) fn run(
         return Ok(None);
     }
     let only: Vec<String> = done.into_iter().collect();
-    to_stdout(&format!("\nlooking again: {}\n\n", only.join(", ")))?;
+    to_person(&format!("\nlooking again: {}\n\n", only.join(", ")))?;
     Ok(Some(runtime::block_on(examine(hosts, &again(wanted, &only), paths))?.matrix()))
 }
 

@@ -2,19 +2,22 @@
 
 use std::fmt::Write;
 
+use unicode_width::UnicodeWidthStr;
+
 use super::history::{Change, Json};
 use crate::domain::doctor::{CONNECTION, Group, Matrix, Row, glyph, groups, names, troubles};
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::units::counted;
 
+/// Columns of the hosts of a line, at least; and at most where others have room below it.
+const NARROWEST: usize = 8;
+const WIDEST: usize = 24;
+
 /// What is wrong first, the red before the yellow; then what is as it should be, a line a check.
 pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
     let (red, yellow) = (matrix.count(Mark::Bad), matrix.count(Mark::Look));
-    let verdict = match (red, yellow) {
-        (0, 0) => calm(matrix),
-        (red, yellow) => count(red, yellow),
-    };
+    let verdict = title(matrix, red, yellow);
     let (hosts, checks) = (counted(matrix.hosts.len(), "host"), counted(matrix.rows.len(), "check"));
     let mut out = format!("{hosts}, {checks}: {verdict}\n\n");
     let all: Vec<Group<'_>> = matrix.rows.iter().flat_map(|row| groups(matrix, row)).collect();
@@ -24,6 +27,7 @@ pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
     if red + yellow > 0 {
         out.push('\n');
     }
+    let mut lines = Vec::new();
     for row in &matrix.rows {
         let of_mark =
             |mark| all.iter().filter(move |group| group.row.check == row.check && group.verdict.mark == mark);
@@ -40,14 +44,7 @@ pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
             // each reason is told with its hosts
             if verbose || mark == Mark::Unknown && of.len() > 1 {
                 for group in of {
-                    let _ = writeln!(
-                        out,
-                        "{} {:10} {}  {}",
-                        glyph(mark),
-                        row.check,
-                        names(&group.hosts),
-                        group.verdict.evidence
-                    );
+                    lines.push((mark, row.check, names(&group.hosts), group.verdict.evidence.as_str()));
                 }
                 continue;
             }
@@ -56,24 +53,36 @@ pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
                 [one] => one.verdict.evidence.as_str(),
                 _ => "",
             };
-            let line = format!("{} {:10} {:9} {evidence}", glyph(mark), row.check, counted(count, "host"));
-            let _ = writeln!(out, "{}", line.trim_end());
+            lines.push((mark, row.check, counted(count, "host"), evidence));
         }
+    }
+    // one column, but for what would push all others far to the right
+    let widths = lines.iter().map(|(_, _, whose, _)| whose.width()).filter(|width| *width <= WIDEST);
+    let width = widths.max().unwrap_or(0).max(NARROWEST);
+    for (mark, check, whose, evidence) in lines {
+        let line = format!("{} {check:10} {whose:width$}  {evidence}", glyph(mark));
+        let _ = writeln!(out, "{}", line.trim_end());
     }
     out
 }
 
-/// Where nothing is red or yellow: whether that was seen, and what could not be looked at.
-fn calm(matrix: &Matrix) -> String {
+/// What is wrong, and what could be looked at nowhere. Where no host is reached that alone is told.
+fn title(matrix: &Matrix, red: usize, yellow: usize) -> String {
+    let connection = matrix.rows.iter().find(|row| row.check == CONNECTION);
+    let is_any_reached =
+        connection.is_none_or(|row| row.verdicts.values().any(|verdict| verdict.mark == Mark::Good));
     let rows = matrix.rows.iter().filter(|row| row.check != CONNECTION);
     let is_unseen = |row: &&Row| row.verdicts.values().all(|verdict| verdict.mark == Mark::Unknown);
-    let (unseen, seen): (Vec<&Row>, Vec<&Row>) = rows.partition(is_unseen);
+    let (unseen, seen): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| is_any_reached && is_unseen(row));
     let names: Vec<&str> = unseen.iter().map(|row| row.check).collect();
-    match (unseen.is_empty(), seen.is_empty()) {
-        (true, _) => "nothing is wrong".to_owned(),
-        (false, true) => format!("nothing to judge on any host for {}", names.join(", ")),
-        (false, false) => format!("nothing is wrong; nothing to judge on any host for {}", names.join(", ")),
-    }
+    let nowhere =
+        (!names.is_empty()).then(|| format!("nothing to judge on any host for {}", names.join(", ")));
+    let wrong = match (red, yellow) {
+        (0, 0) if seen.is_empty() && nowhere.is_some() => None,
+        (0, 0) => Some("nothing is wrong".to_owned()),
+        (red, yellow) => Some(count(red, yellow)),
+    };
+    wrong.into_iter().chain(nowhere).collect::<Vec<_>>().join("; ")
 }
 
 /// `1 red, 2 to look at`.
@@ -151,11 +160,53 @@ mod tests {
     }
 
     #[test]
+    fn what_could_be_looked_at_nowhere_is_named_beside_what_is_wrong() {
+        let unseen = ("driver", ["no GPU", "no GPU"].map(Verdict::unknown));
+        let look = ("disk", [Verdict::good("1 T"), Verdict::look("full", "", "")]);
+        let text = as_text(&matrix(&[reached(), look, unseen]), false);
+        let title = "2 hosts, 3 checks: 1 to look at; nothing to judge on any host for driver\n";
+        assert!(text.starts_with(title), "{text}");
+        let down = (CONNECTION, ["a", "b"].map(|_| Verdict::bad("refused", "", "")));
+        let away = ("disk", ["", ""].map(|_| Verdict::unknown("the host is not reached")));
+        let text = as_text(&matrix(&[down, away]), false);
+        assert!(text.starts_with("2 hosts, 2 checks: 2 red\n"), "no host is reached: {text}");
+    }
+
+    #[test]
+    fn what_was_seen_stands_in_one_column() {
+        let names = ["here", "a-host-with-a-name", "a-host-with-a-name-that-is-long"].map(HostId::from);
+        let row = |check, verdicts: [Verdict; 3]| Row {
+            check,
+            asks: "",
+            verdicts: names.iter().cloned().zip(verdicts).collect(),
+        };
+        let [near, none] = ["no other host is reached", "no answer"].map(Verdict::unknown);
+        let rows = vec![
+            row(CONNECTION, ["as root"; 3].map(Verdict::good)),
+            row("reach", [near.clone(), none.clone(), Verdict::good("1 ms")]),
+            row("clock", [none.clone(), near, none]),
+        ];
+        let text = as_text(&Matrix { rows, hosts: names.to_vec() }, false);
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "✔ ssh        3 hosts             as root",
+                "✔ reach      1 host              1 ms",
+                "– reach      here                no other host is reached",
+                "– reach      a-host-with-a-name  no answer",
+                "– clock      here, a-host-with-a-name-that-is-long  no answer",
+                "– clock      a-host-with-a-name  no other host is reached",
+            ]
+        );
+    }
+
+    #[test]
     fn several_reasons_of_a_check_are_told_each_with_its_hosts() {
         let verdicts = [Verdict::unknown("no other host is reached"), Verdict::unknown("no answer in 4 s")];
         let text = as_text(&matrix(&[reached(), ("reach", verdicts)]), false);
-        assert!(text.contains("– reach      a  no other host is reached\n"), "{text}");
-        assert!(text.contains("– reach      b  no answer in 4 s\n"), "{text}");
+        assert!(text.contains("– reach      a         no other host is reached\n"), "{text}");
+        assert!(text.contains("– reach      b         no answer in 4 s\n"), "{text}");
     }
 
     #[test]
