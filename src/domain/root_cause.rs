@@ -187,10 +187,13 @@ pub fn of<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Option<Root
 
 /// The rank on another host that failed so soon after the first one that their clocks do not tell which was the first.
 fn same_time<'a>(first: &RankEnd<'a>, others: impl Iterator<Item = RankEnd<'a>>) -> Option<Evidence> {
-    let (at, exit) = first.exit?;
+    let (at, _) = first.exit?;
     let (host, own_us) = first.clock?;
-    // what a launcher tells is in its own order, and one that never started was not timed
-    if exit.error.is_some() || exit.is_lost() || first.is_told_later() {
+    // what a launcher tells is in its own order, and one that never started or was lost was not timed
+    let is_timed = |end: &RankEnd<'a>| {
+        end.exit.is_some_and(|(_, exit)| exit.error.is_none() && !exit.is_lost()) && !end.is_told_later()
+    };
+    if !is_timed(first) {
         return None;
     }
     let unsure_us = |end: &RankEnd<'a>| {
@@ -200,7 +203,7 @@ fn same_time<'a>(first: &RankEnd<'a>, others: impl Iterator<Item = RankEnd<'a>>)
         // one that only lost another one, or that a signal of its own did not end, follows one of which that is not so
         let may_be_first = (first.lost_a_peer() || !end.lost_a_peer())
             && (end.ended_by_itself() || !first.ended_by_itself())
-            && !end.is_told_later();
+            && is_timed(end);
         (may_be_first && apart_us < i64::from(unsure_us)).then_some(unsure_us)
     };
     let soon = others.filter(|end| unsure_us(end).is_some());
@@ -663,9 +666,11 @@ mod tests {
         assert_eq!(killed.exits(1, 101, 139).cause_by(&clocks()), (0, 0, same));
         // a launcher tells in its own order, and a rank that could not be started was not timed
         assert_eq!(run.clone().because(1, blame::LATER).cause_by(&clocks()), (0, 0, None));
-        let mut failed = run;
-        failed.0[0].0.as_mut().unwrap().1.error = Some("no such file".to_owned());
-        assert_eq!(failed.cause_by(&clocks()), (0, 0, None));
+        for rank in 0..2 {
+            let mut failed = run.clone();
+            failed.0[rank].0.as_mut().unwrap().1.error = Some("no such file".to_owned());
+            assert_eq!(failed.cause_by(&clocks()), (0, 0, None));
+        }
     }
 
     #[test]

@@ -202,7 +202,8 @@ fn start_timeout_remark(spec: &RunSpec) -> Option<String> {
     let is_passed_on = spec.kind == JobKind::Horovod && spec.options.delegate.is_some();
     (!is_told && !is_passed_on).then(|| {
         format!(
-            "--start-timeout {seconds} has no effect: ranks of kind {} do not tell when they are connected; give the              program a timeout, as torch's init_process_group(timeout=…).",
+            "--start-timeout {seconds} has no effect: ranks of kind {} do not tell when they are connected; give the \
+             program a timeout, as torch's init_process_group(timeout=…).",
             spec.kind.name()
         )
     })

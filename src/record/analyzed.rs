@@ -61,8 +61,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::analysis::fixtures::{START, spec, timing};
     use crate::domain::analysis::RunAnalysis;
+    use crate::domain::analysis::fixtures::{START, spec, timing};
     use crate::domain::event::{Envelope, Event, Origin};
     use crate::domain::ids::{Rank, RunId};
     use crate::domain::time::Stamp;
@@ -90,6 +90,10 @@ mod tests {
                     Origin::Rank(spec.id.clone(), Rank(rank)),
                     event,
                 );
+            }
+            if step == 15 {
+                let lost = Event::Gap { what: "step".to_owned(), dropped: 3 };
+                push(START.plus_micros(15_000), Origin::Rank(spec.id.clone(), Rank(0)), lost);
             }
         }
         writer.finish().unwrap();
@@ -120,10 +124,18 @@ mod tests {
     fn a_finished_recording_is_decoded_once_for_its_figures() {
         let (_folder, path, _) = long_one();
         assert_eq!(kept(&path, &Selection::default()), None);
+        let part = Selection { steps: Some("10-20".parse().unwrap()), ..Selection::default() };
+        let of_part = || {
+            let reader = figures::open(&path).unwrap();
+            figures::part(&reader, &part, &mut |_| true).unwrap().unwrap()
+        };
+        let before = of_part();
+        assert!(!before.incidents.is_empty());
         let first = told(&path);
         assert_eq!((first.steps.last, first.ranks[1].last_in), (Some(STEPS), Some(STEPS - 1)));
         assert_eq!(kept(&path, &Selection::default()), Some(first));
-        assert_eq!(kept(&path, &Selection { steps: Some("10-20".parse().unwrap()), ..Selection::default() }), None, "those of a part are others");
+        assert_eq!(kept(&path, &part), None, "those of a part are others");
+        assert_eq!(of_part(), before, "its incidents are among those that are kept");
     }
 
     #[test]

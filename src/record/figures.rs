@@ -213,8 +213,11 @@ fn read(
     if let Some((analyzer, incidents)) = kept.as_ref().and_then(Analyzed::read) {
         return Ok(Some(finish(reader, analyzer, incidents, 0)));
     }
+    // those of a part are among those of the whole
+    let known = if with_incidents && kept.is_none() { Analyzed::of(reader) } else { None };
+    let known = known.as_ref().and_then(Analyzed::read).map(|(_, incidents)| incidents);
     let mut analyzer = Analyzer::new(Arc::new(spec.clone()), excerpt.choice.clone());
-    let mut world = (with_incidents || kept.is_some()).then(World::default);
+    let mut world = ((with_incidents && known.is_none()) || kept.is_some()).then(World::default);
     let folds = world.is_some();
     let mut unreadable = 0;
     let chunks = reader.chunk_count();
@@ -239,10 +242,13 @@ fn read(
     if !is_read {
         return Ok(None);
     }
-    let incidents = world.map_or_else(Vec::new, |world| {
-        let range = reader.range().unwrap_or_default();
-        incidents::of_recording(&world, &spec.id, &reader.unattended(), reader.lost(), range)
-    });
+    let incidents = match world {
+        Some(world) => {
+            let range = reader.range().unwrap_or_default();
+            incidents::of_recording(&world, &spec.id, &reader.unattended(), reader.lost(), range)
+        }
+        None => known.unwrap_or_default(),
+    };
     if let Some(kept) = kept.filter(|_| unreadable == 0) {
         kept.keep(&analyzer, &incidents);
     }

@@ -14,8 +14,9 @@ const MOST_THREADS: usize = 4;
 const LEAST: usize = 16;
 
 impl Reader {
-    /// Gives the envelopes of each chunk in order, of the channels that `wants` picks of the chunk of a number; `None` for one that can't be read. `goes_on` is asked with its number before each;
-    /// once it says no, the threads end with the chunk that they are at. Whether all were given.
+    /// Gives the envelopes of each chunk in order, of the channels that `wants` picks of the chunk of a number; `None` for one that
+    /// can't be read. `goes_on` is asked with its number before each; once it says no, the threads end with the chunk that they are
+    /// at. Whether all were given.
     pub(super) fn each_chunk(
         &self,
         wants: impl Fn(usize, Channel) -> bool + Sync,

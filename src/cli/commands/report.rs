@@ -22,7 +22,7 @@ use crate::domain::analysis::{Finding, RunAnalysis, findings};
 use crate::domain::marks::RunMarks;
 use crate::domain::run::RunSpec;
 use crate::domain::run_status::RunStatus;
-use crate::record::{Reader, figures, marks};
+use crate::record::{Lock, Reader, figures, marks};
 use crate::report::{page, text};
 
 /// The object of `--json`.
@@ -49,17 +49,17 @@ pub fn run(
     wanted.check()?;
     let meant = recording::meant(&args.run, paths)?;
     let mut reader = figures::open(&meant.path)?;
-    let mut run = with_kept(&reader, analyze(&reader, &wanted)?);
+    // that its ranks are known, before any host is asked
+    wanted.selection(&reader)?;
     let is_here = meant.path.starts_with(&paths.state);
-    if let Some(spec) = reader.spec().filter(|_| is_here && run.outcome.is_none() && !run.live).cloned() {
-        let status = status(&spec, hosts, paths);
-        run.live = status == Some(RunStatus::Running);
-        if status == Some(RunStatus::Ended) {
-            // what its hosts keep of it has been recorded
-            reader = figures::open(&meant.path)?;
-            run = with_kept(&reader, analyze(&reader, &wanted)?);
-        }
+    let is_open = is_here && reader.outcome().is_none() && !Lock::is_held(reader.path());
+    let told = reader.spec().filter(|_| is_open).cloned().and_then(|spec| status(&spec, hosts, paths));
+    if told == Some(RunStatus::Ended) {
+        // what its hosts keep of it has been recorded, and may be the part that is asked for
+        reader = figures::open(&meant.path)?;
     }
+    let mut run = with_kept(&reader, analyze(&reader, &wanted)?);
+    run.live |= told == Some(RunStatus::Running);
     let findings = findings(&run);
     if let Some(path) = &args.html {
         write(path, &page(&run, &findings))?;

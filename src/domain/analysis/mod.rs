@@ -41,6 +41,7 @@ use self::silence::Silences;
 use self::steps::Steps;
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::event::{Envelope, Event, Origin, UNBEGUN};
+use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::GapReason;
 use crate::domain::nccl_timing::NcclTimings;
@@ -180,11 +181,14 @@ impl Analyzer {
                     self.clock(host, *sample);
                 }
                 self.heard_at(at, host, event);
-                if counting && self.hosts.contains(host) {
-                    match event {
-                        Event::LinkChanged { state } => self.silences.take(at, host, state),
-                        _ => self.silences.heard(at, host),
+                let is_of_run = self.hosts.contains(host);
+                if let Event::LinkChanged { state } = event {
+                    // a silence that has begun may end behind what counts
+                    if is_of_run && (counting || *state == LinkState::Up) {
+                        self.silences.take(at, host, state);
                     }
+                } else if counting && is_of_run {
+                    self.silences.heard(at, host);
                 }
                 if !counting && matches!(event, Event::GpuHappened { .. }) {
                     return;
@@ -260,9 +264,11 @@ impl Analyzer {
 
     fn of_run(&mut self, at: Stamp, event: &Event) {
         match event {
-            Event::Attached { since: Some(since), until } if self.counting => {
+            Event::Attached { since: Some(since), until } => {
                 self.silences.left(*since);
-                self.unattended.push((*since, until.unwrap_or(at)));
+                if self.counting {
+                    self.unattended.push((*since, until.unwrap_or(at)));
+                }
             }
             Event::RunRestarted { .. } => {
                 self.restarts += u32::from(self.counting);

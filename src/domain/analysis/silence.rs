@@ -162,6 +162,22 @@ mod tests {
     }
 
     #[test]
+    fn a_silence_ends_behind_the_part_of_the_run_in_which_it_began() {
+        let mut told = Told::new(spec(1));
+        told.host(down());
+        told.at = told.at.plus_micros(4_000_000);
+        told.analyzer.count(false);
+        told.host(Event::LinkChanged { state: LinkState::Up });
+        let back = told.at;
+        told.at = told.at.plus_micros(60_000_000);
+        told.host(down());
+        told.at = told.at.plus_micros(60_000_000);
+        told.line(0, "goes on");
+        let silences = told.finish(RunEnd::Finished).silences;
+        assert_eq!(silences.iter().map(|one| one.until).collect::<Vec<_>>(), [Some(back)]);
+    }
+
+    #[test]
     fn what_lies_without_a_client_is_no_silence() {
         let mut told = Told::new(spec(1));
         told.host(down());

@@ -395,7 +395,8 @@ impl CatchUp {
     }
 
     /// Of a run that has ended nothing is later than its end and what its ranks have told with its time, however late a client
-    /// attached. What hosts have measured since is no part of it.
+    /// attached. What hosts have measured since is no part of it. All is in its order by then, and stays so: what a host says now comes
+    /// behind the last exit.
     fn place_end(&mut self) {
         let Some(end) = self.ended else { return };
         let of_rank = |held: &Held| {
@@ -420,8 +421,8 @@ impl CatchUp {
             staged = held.at().max(staged);
             held.happened = Some(staged);
         }
-        self.place_end();
         self.held.sort_by_key(Held::at);
+        self.place_end();
         for told in self.ranks.values_mut() {
             told.since.clear();
         }

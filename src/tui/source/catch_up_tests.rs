@@ -379,7 +379,7 @@ fn nothing_of_a_run_that_has_ended_is_later_than_it_and_what_its_ranks_told() {
     let of_hosts = client.recorded.iter().filter(|one| matches!(one.origin, Origin::Host(_)));
     let of_hosts: Vec<Stamp> = of_hosts.map(|one| one.at).collect();
     assert_eq!(of_hosts, [second(8), second(70)], "what it has measured since is no part of it");
-    assert_eq!(client.lines(), [(660, "exit"), (700, ""), (700, "by what outlived it")]);
+    assert_eq!(client.lines(), [(660, "exit"), (700, "by what outlived it"), (700, "")]);
 }
 
 #[test]
