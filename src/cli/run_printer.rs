@@ -183,7 +183,7 @@ impl RunPrinter {
                 vec![own(&format!("rank {rank} ({}): process {pid}", self.place(*rank)))]
             }
             (Origin::Rank(_, rank), Event::LogGap { gap }) => {
-                vec![Line::Err(format!("[{}] {}", self.rank_label(*rank), gap.describe()))]
+                vec![Line::Own(format!("[{}] {}", self.rank_label(*rank), gap.describe()))]
             }
             (Origin::Run(_), Event::RunNoted { host, note }) => vec![own(&about(host, &note.text))],
             (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {

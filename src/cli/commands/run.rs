@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{doctor, watch};
 use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
 use crate::cli::complete::close_recordings;
-use crate::cli::errors::{Code, Failure, note, to_person};
+use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
 use crate::cli::log_line::Paint;
@@ -71,8 +71,9 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             }
             let part = if args.detach { Part::Launcher } else { Part::Owner };
             let files = output.as_deref().map(|dir| (dir, RankFiles::new(dir)));
-            let failed =
-                |dir: &Path, error| Failure::usage(format!("--output-filename {}: {error}", dir.display()));
+            let failed = |dir: &Path, error: std::io::Error| {
+                Failure::new(Code::from(&error), format!("--output-filename {}: {error}", dir.display()))
+            };
             let files = files.map(|(dir, files)| files.map_err(|error| failed(dir, error))).transpose()?;
             let screen = Screen::new(RunPrinter::new(verbose).painted(Paint::of_process()), args.detach)
                 .with_files(files);
@@ -99,10 +100,11 @@ async fn dry_run(
     loop {
         match session.preview(request) {
             Ok(planned) => {
-                let mut lines = preview(&planned);
-                lines.extend(by_hand(&planned, |host| reach(hosts, host)));
-                lines.extend(compared(&mut session, &planned).await?);
-                to_person(&format!("{}\n", lines.join("\n")))?;
+                let folder = compared(&mut session, &planned).await?;
+                to_person(&joined(&preview(&planned)))?;
+                // commands for a shell stay what they are
+                to_stdout(&joined(&by_hand(&planned, |host| reach(hosts, host))))?;
+                to_person(&joined(&folder))?;
                 if request.on_red == OnRed::Unasked {
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -122,6 +124,10 @@ async fn dry_run(
             }
         }
     }
+}
+
+fn joined(lines: &[String]) -> String {
+    if lines.is_empty() { String::new() } else { lines.join("\n") + "\n" }
 }
 
 /// What would be copied to each host; nothing is written there.

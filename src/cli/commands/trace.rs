@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cli::args::TraceArgs;
 use crate::cli::ask;
-use crate::cli::errors::{Code, Failure, note, to_person};
+use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
@@ -138,9 +138,10 @@ fn tell(
     }
     let whole = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let processes = if count == 1 { "1 process" } else { &format!("{count} processes") };
+    // the path as it is
+    to_stdout(&format!("{}\n", whole.display()))?;
     to_person(&format!(
-        "{}\n{} of run {}, {processes}, {} events: open it at https://ui.perfetto.dev (it stays on this machine)\n",
-        whole.display(),
+        "{} of run {}, {processes}, {} events: open it at https://ui.perfetto.dev (it stays on this machine)\n",
         span.words(),
         spec.id.short(),
         written.events,

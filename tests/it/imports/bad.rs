@@ -64,7 +64,7 @@ fn what_is_no_trace_is_named_with_what_is_read() {
         }
     }
     let missing = person.run(&["import", "gone.json"]);
-    assert_eq!(missing.status.code(), Some(64), "{missing:?}");
+    assert_eq!(missing.status.code(), Some(74), "{missing:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! files: a host file's text comes from outside.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, RunOptions};
@@ -120,12 +121,12 @@ pub(super) fn read(
                 if !faults.is_empty() {
                     break Outcome::Faults(faults);
                 }
-                let passed_over = line.as_ref().and_then(|line| line_place::passed_over(line, &request));
-                request.remarks.extend(passed_over.map(|words| {
-                    format!(
-                        "the field on counts before the line's {words}: empty it to take those of the line."
-                    )
-                }));
+                if (place.hosts.is_some() || place.gpus.is_some())
+                    && let Some(line) = &line
+                {
+                    let told = passed_over(line, &request, world);
+                    request.remarks.extend(told);
+                }
                 by_uuid(&mut request.place, world);
                 break Outcome::Request(Box::new(request));
             }
@@ -149,6 +150,42 @@ pub(super) fn read(
         }
     };
     Reading { line, outcome }
+}
+
+/// That the `on` field counts before the places of the line. What may mean the same hosts is not told.
+fn passed_over(line: &LaunchRequest, request: &LaunchRequest, world: &World) -> Option<String> {
+    let words = line_place::passed_over(&named(line, world)?, &named(request, world)?)?;
+    Some(format!("the field on counts before the line's {words}: empty it to take those of the line."))
+}
+
+/// A request with the names of the hosts that it means; `None` where it may mean any.
+fn named(request: &LaunchRequest, world: &World) -> Option<LaunchRequest> {
+    let mut request = request.clone();
+    let written: Vec<&mut HostId> = match &mut request.place {
+        PlacementSpec::Hosts { hosts, .. } => hosts.iter_mut().map(|(host, _)| host).collect(),
+        PlacementSpec::Picks(picks) => picks.iter_mut().map(|pick| &mut pick.host).collect(),
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => Vec::new(),
+    };
+    for host in written {
+        *host = name_of(host, world)?;
+    }
+    Some(request)
+}
+
+/// The name of a host that is written by it, or by the address at which it is reached.
+fn name_of(written: &HostId, world: &World) -> Option<HostId> {
+    let text = written.as_str();
+    if world.hosts.contains_key(written) {
+        return Some(written.clone());
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        let address = |host: &HostId| world.hosts[host].info.as_ref()?.ssh_server_address;
+        let is_it = |host: &&HostId| address(host).is_some_and(|at| at.to_canonical() == ip.to_canonical());
+        return world.hosts.keys().find(is_it).cloned();
+    }
+    // another name of DNS may be that of any host
+    let is_name = !text.contains('.') && !matches!(text, "localhost" | "local");
+    is_name.then(|| written.clone())
 }
 
 /// The host that is not known, or likely misspelt, where too few of its slots are picked.
@@ -367,5 +404,26 @@ mod tests {
         assert_eq!(asked("own").map(|(view, _)| view), Ok(GpuView::Own));
         assert_eq!(asked("2").map(|(_, each)| each), Ok(2));
         assert_eq!(asked("x"), Err(vec![Field::Gpus]));
+    }
+
+    #[test]
+    fn a_line_is_passed_over_where_it_names_other_hosts_for_certain() {
+        let told = |on: &str, host: &str| {
+            let mut form = LaunchForm::default();
+            form.set(Field::Command, &format!("horovodrun -np 1 -H {host}:1 python x.py"));
+            form.set(Field::On, on);
+            match read(&form, &BTreeMap::new(), &World::default(), &Here::default()).outcome {
+                Outcome::Request(request) => {
+                    request.remarks.iter().any(|remark| remark.contains("the field on counts before"))
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(told("a:0", "b"));
+        assert!(!told("a:0", "a"));
+        assert!(!told("", "b"), "the field says nothing");
+        for same in ["10.0.0.5", "a.cluster", "localhost"] {
+            assert!(!told("a:0", same), "{same} may be a");
+        }
     }
 }
