@@ -187,6 +187,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     // asked for only by the commands that need them: a rank must run without a home folder or a hosts file
     let paths = Paths::of_user;
     let file = || hosts(cli, &paths()?);
+    if let Some(Command::SampleHost(_)) = &cli.command {
+        crate::supervise::samples::yields_memory();
+    }
     if holds_secrets(cli.command.as_ref()) {
         secrecy::keep_to_itself();
     }
