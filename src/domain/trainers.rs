@@ -69,9 +69,12 @@ impl RunState {
     }
 
     /// The phase of a step that it has not finished in which one stands, from when to when: up to `now`, but not behind its end
-    /// or that of the run.
+    /// or that of the run. Before its first step, between steps and behind the last one there is none.
     pub fn open_phase(&self, one: Trainer<'_>, now: Stamp) -> Option<(Phase, Stamp, Stamp)> {
         let (since, standing) = one.state.standing.as_ref()?;
+        if standing.phase == Phase::Other {
+            return None;
+        }
         let run_end = || self.outcome.as_ref().map(|outcome| outcome.at.unwrap_or(self.last_at));
         let end = one.rank.exit.as_ref().map(|(at, _)| *at).or_else(run_end);
         let until = end.map_or(now, |end| end.min(now));
@@ -219,6 +222,9 @@ mod tests {
         assert_eq!(open(&run, -2), None, "it has not begun");
         let of_other = run.trainers().nth(1).and_then(|one| run.open_phase(one, Stamp(9)));
         assert_eq!(of_other, None, "it does not stand");
+        let standing = StalledPhase { phase: Phase::Other, step: 2, for_us: 3, stopped: false, at: None };
+        let between = self::run(&[], &[(0, Event::RankStands { standing })]).unwrap();
+        assert_eq!(open(&between, 9), None, "behind its last step, or before the next one");
         let mut outcome = RunOutcome::new(RunEnd::Stopped, "stopped");
         outcome.at = Some(Stamp(7));
         run.outcome = Some(outcome);

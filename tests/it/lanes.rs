@@ -246,6 +246,11 @@ fn a_rank_that_stands_has_its_open_phase_in_its_lane_for_as_long_as_that_is_know
     seconds(&mut story, &["gpu-a"]);
     let (waits, reads) = (second_half(&story, "rank 0"), second_half(&story, "rank 3"));
     assert!(is_all(&waits, 'w') && !reads.contains('d'), "{waits}\n{reads}");
+    // where all of them are lost, the lanes stand
+    let lost = story.at;
+    story.link("gpu-a", LinkState::Down { reason: "gone".to_owned(), retry_at: None });
+    story.wait_ms(5_000);
+    assert!(timeline(&story.model).1 <= lost, "{:?}", timeline(&story.model));
     // up to its end, and no further
     let ended = story.at;
     for rank in 0..4 {

@@ -17,7 +17,7 @@ use hvtui::domain::run::{RefusalClass, RunStage};
 use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::{Phase, SeenStep};
-use hvtui::tui::core::{Key, KeyCode, Level, Msg, Screen};
+use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::run::LogAt;
 use hvtui::tui::screens::run::rows::rows;
 use hvtui::tui::screens::view::draw;
@@ -382,18 +382,23 @@ fn lines_of_several_hosts_stand_in_the_order_in_which_they_were_printed() {
     };
     print(0, Some(5), "the second line");
     print(2, Some(9), "the first line");
-    print(3, Some(2), "the third line");
-    print(2, Some(1), "the fourth line");
-    // of one rank the order is known
-    print(1, None, "the fifth line");
-    print(1, Some(3), "the sixth line");
+    print(3, Some(2), "the fifth line");
+    print(2, Some(1), "the sixth line");
+    // of one rank the order is known: it was printed before the next one, whenever it came
+    print(1, None, "the third line");
+    print(1, Some(3), "the fourth line");
     let screen = shown(&mut story, (120, 40));
     let at = |text: &str| {
         screen.lines().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{screen}"))
     };
-    let places =
-        ["first", "second", "third", "fourth", "fifth", "sixth"].map(|text| at(&format!("the {text} line")));
+    let lines =
+        ["first", "second", "third", "fourth", "fifth", "sixth"].map(|text| format!("the {text} line"));
+    let places = lines.each_ref().map(|text| at(text));
     assert!(places.is_sorted(), "{places:?}\n{screen}");
+    // and so they are copied
+    let [Effect::Copy(copied)] = &story.send(Msg::Key(Key::char('y')))[..] else { panic!("a copy") };
+    let places = lines.each_ref().map(|text| copied.find(text.as_str()));
+    assert!(places[0].is_some() && places.is_sorted(), "{copied}");
 }
 
 #[test]

@@ -1126,6 +1126,15 @@ fn many_hosts_of_the_doctor_have_what_tells_their_names_apart_above_their_column
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[2], "  CHECK   gpu-01 02 03 04 05 06 07 08", "{shown}");
     assert!(lines[3].starts_with("▌ ssh         ✔  ✖  ✔  ✔ "), "{shown}");
+    // also of few ones, where the whole names are long
+    let mut story = Story::new(&["gpu-01"]);
+    story.send(Msg::Resize(120, 40));
+    press(&mut story, "4");
+    let long = ["cluster-a-node-001", "cluster-a-node-002", "cluster-a-node-003", "cluster-a-node-004"];
+    story.send(Msg::HostsChecked(1, Box::new(checked(&long)), true));
+    let shown = text(&story.model, COLOR);
+    let head = shown.lines().nth(2).unwrap_or_default();
+    assert!(head.starts_with("  CHECK ") && head.ends_with("001 002 003 004"), "{shown}");
 }
 
 /// That a line of the Doctor's matrix is of this check: a mark below each host's name, and words that end within the screen.

@@ -127,10 +127,12 @@ impl<'a> Columns<'a> {
         let beginning = common_beginning(hosts);
         let longest = hosts.iter().map(|host| width(host.as_str())).max().unwrap_or(0);
         let end = longest.saturating_sub(width(beginning)).clamp(1, NAME);
-        let longest = longest.clamp(1, NAME);
+        // a cut name tells nothing where all begin alike
+        let whole =
+            (longest <= NAME || beginning.is_empty()).then_some((longest.clamp(1, NAME) + 2, Some("")));
         let total = |each: u16| each.saturating_mul(u16::try_from(hosts.len()).unwrap_or(u16::MAX));
-        let ways = [(longest + 2, Some("")), (end + 1, Some(beginning)), (2, None)];
-        let way = ways.into_iter().find(|(each, _)| total(*each) <= room);
+        let mut ways = whole.into_iter().chain([(end + 1, Some(beginning)), (2, None)]);
+        let way = ways.find(|(each, _)| total(*each) <= room);
         let (each, beginning) = way.unwrap_or((1, None));
         let count = hosts.len().min(usize::from(room / each));
         let on = model.ui.doctor.host.as_ref().and_then(|on| hosts.iter().position(|host| host == on));

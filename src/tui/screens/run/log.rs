@@ -448,12 +448,47 @@ pub fn printed_at(model: &Model, run: &RunState, line: &LoggedLine) -> (Stamp, b
     known.map_or((line.at, false), |at| (at, true))
 }
 
+/// The rows in the order in which their first lines were printed, for lines of several hosts come as they come; those of a rank
+/// stay in theirs, also one of which no time is known.
+pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> VecDeque<Fold> {
+    let ranks = run.ranks.len();
+    let places = |fold: &Fold| -> Vec<usize> {
+        fold.ranks.keys().map(|rank| rank.0 as usize).filter(|place| *place < ranks).collect()
+    };
+    let mut times: Vec<Stamp> = Vec::with_capacity(folds.len());
+    // when each rank printed its next row: one without a time of its own was printed before that
+    let mut next = vec![Stamp(i64::MAX); ranks];
+    for fold in folds.iter().rev() {
+        let (at, is_known) = printed_at(model, run, &fold.line);
+        let places = places(fold);
+        let behind = places.iter().map(|place| next[*place]).min().filter(|_| !is_known);
+        let at = behind.map_or(at, |behind| at.min(behind));
+        for place in places {
+            next[place] = at;
+        }
+        times.push(at);
+    }
+    let mut newest = vec![Stamp(i64::MIN); ranks];
+    let mut timed: Vec<(Stamp, Fold)> = Vec::with_capacity(folds.len());
+    for (fold, at) in folds.into_iter().zip(times.into_iter().rev()) {
+        let places = places(&fold);
+        let before = places.iter().map(|place| newest[*place]).max();
+        let at = before.map_or(at, |before| at.max(before));
+        for place in places {
+            newest[place] = at;
+        }
+        timed.push((at, fold));
+    }
+    timed.sort_by_key(|(at, _)| *at);
+    timed.into_iter().map(|(_, fold)| fold).collect()
+}
+
 /// What is to be copied: the line that the search has come to, else what the pane shows; how many lines that is, and how
 /// many more did not fit.
 pub(super) fn copied(model: &Model, run: &RunState, height: usize) -> (String, usize, usize) {
     let ui = &model.ui.run;
     let found = ui.log.pattern.as_ref().and(ui.log.found);
-    let rows = log_rows(run, ui, wraps_at(model), height);
+    let rows = in_time(model, run, log_rows(run, ui, wraps_at(model), height));
     let rows = rows.iter().filter(|fold| found.is_none_or(|line| fold.first == line));
     let (mut text, mut lines, mut left) = (String::new(), 0, 0);
     for fold in rows {

@@ -14,11 +14,13 @@ pub mod verdict;
 pub(super) mod view;
 pub mod whole;
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::incidents::NOT_FOLLOWED;
 use crate::domain::time::Stamp;
+use crate::domain::trainers::Trainer;
 use crate::domain::world::RunState;
 use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
@@ -27,7 +29,7 @@ use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::replay::selection::shown_part;
 use crate::tui::screens::run::frame::Frame;
-use crate::tui::screens::run::rows::{Arranged, RankRow, rows};
+use crate::tui::screens::run::rows::{Arranged, RankRow, rows, silent_hosts};
 use crate::tui::screens::run::whole::Whole;
 use crate::tui::screens::{Mode, Model};
 
@@ -199,7 +201,7 @@ fn round(value: i64) -> i64 {
 }
 
 /// The ends of the timeline: around the playhead in a replay, on the screen of a run up to its newest step, and on to now where a
-/// rank stands in a step.
+/// rank stands in a step; of a silent host, to when it was heard last.
 pub fn timeline(model: &Model) -> (Stamp, Stamp) {
     let length = window_us(model);
     if let Mode::Replay(state) = &model.mode {
@@ -209,7 +211,11 @@ pub fn timeline(model: &Model) -> (Stamp, Stamp) {
         || model.moment(),
         |(_, run)| {
             let last = run.ranks.iter().filter_map(|rank| rank.steps.back()).map(|(at, _)| *at).max();
-            let open = run.trainers().filter_map(|one| run.open_phase(one, model.moment()));
+            let silent = LazyCell::new(|| silent_hosts(model, run));
+            let heard = |one: Trainer<'_>| silent.get(&one.rank.placement.host).copied();
+            let stands = run.trainers().filter(|one| one.state.standing.is_some());
+            let open =
+                stands.filter_map(|one| run.open_phase(one, heard(one).unwrap_or_else(|| model.moment())));
             last.max(open.map(|(.., until)| until).max()).unwrap_or(run.last_at)
         },
     );

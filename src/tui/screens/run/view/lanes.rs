@@ -89,7 +89,7 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
         y += 1;
     }
     let has_steps = |one: Trainer<'_>| {
-        let is_open = one.state.standing.is_some() || ahead.open_phase(one.key).is_some();
+        let is_open = run.open_phase(one, ahead.moment).or_else(|| ahead.open_phase(one.key)).is_some();
         is_open || !one.state.steps.is_empty() || !ahead.steps(one.key).is_empty()
     };
     if rank_room > 0

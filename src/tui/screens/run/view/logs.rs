@@ -13,7 +13,6 @@ use crate::domain::log_text::slice::{columns, slice, wrap};
 use crate::domain::log_text::{self, Span};
 use crate::domain::progress;
 use crate::domain::text::sanitize;
-use crate::domain::time::Stamp;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::canvas::{Canvas, width};
@@ -23,7 +22,8 @@ use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::replay::lines_ahead;
 use crate::tui::screens::run::log::{
-    Least, MILLISECONDS_FROM, is_at_top, log_rows, matches, printed_at, rank_digits, text_place, unfinished,
+    Least, MILLISECONDS_FROM, in_time, is_at_top, log_rows, matches, printed_at, rank_digits, text_place,
+    unfinished,
 };
 use crate::tui::screens::run::{LogAt, Pane, RunUi};
 
@@ -73,27 +73,6 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     for (y, row) in (list.y..).zip(rows.iter().chain(&live).chain(&ahead)).take(height) {
         pane.draw(canvas, y, row);
     }
-}
-
-/// The rows in the order in which their first lines were printed, for lines of several hosts come as they come; those of a rank
-/// stay in theirs.
-fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> VecDeque<Fold> {
-    let mut newest = vec![Stamp(i64::MIN); run.ranks.len()];
-    let mut timed: Vec<(Stamp, Fold)> = Vec::with_capacity(folds.len());
-    for fold in folds {
-        let places: Vec<usize> = fold.ranks.keys().map(|rank| rank.0 as usize).collect();
-        let before = places.iter().filter_map(|at| newest.get(*at)).max();
-        let (printed, _) = printed_at(model, run, &fold.line);
-        let at = before.map_or(printed, |before| printed.max(*before));
-        for place in places {
-            if let Some(newest) = newest.get_mut(place) {
-                *newest = at;
-            }
-        }
-        timed.push((at, fold));
-    }
-    timed.sort_by_key(|(at, _)| *at);
-    timed.into_iter().map(|(_, fold)| fold).collect()
 }
 
 /// What stands in a log without lines: of a run whose ranks did not start, all of the reason.
