@@ -178,7 +178,7 @@ impl<'a> Writer<'a> {
                 LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
                 LookedAhead::Phases(window) => Msg::PhaseWindow(window),
                 LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
-                LookedAhead::Line(at) => Msg::LineFound(at),
+                LookedAhead::Line(line) => Msg::LineFound(line),
             });
             drop(update_all(&mut self.model, told.into_iter().collect()));
         }

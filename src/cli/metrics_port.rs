@@ -14,6 +14,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time;
 
+use crate::domain::text::sanitize;
+use crate::procs::listening::{self, Listening};
+use crate::procs::memory::command_words;
+use crate::procs::status::user_name;
+
 /// Connections that are open at a time.
 const CONNECTIONS: usize = 16;
 /// How long one may take, from its first byte to its last.
@@ -22,6 +27,11 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const HEAD: usize = 8 << 10;
 /// Between two attempts when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Characters of the command line of a process that has the port.
+const COMMAND: usize = 80;
+/// Ports behind one that is in use that are tried.
+const TRIED: usize = 100;
 
 /// A request for the metrics, to be answered with their text.
 type Request = oneshot::Sender<String>;
@@ -221,6 +231,25 @@ pub(crate) fn address(text: &str) -> Result<Option<SocketAddr>, String> {
     Ok(Some(SocketAddr::new(ip, port)))
 }
 
+/// Which process has an address that is in use, as far as that is seen, and a port to take instead.
+pub(crate) fn taken(address: SocketAddr) -> String {
+    let is_there = |one: &Listening| {
+        one.port == address.port() && (one.address.is_unspecified() || one.address == address.ip())
+    };
+    let held = listening::all().into_iter().find(is_there).map(|one| {
+        let user = user_name(one.uid);
+        let Some(pid) = listening::holder(one.inode) else { return format!("a process of {user} has it; ") };
+        let command = command_words(pid, COMMAND).map(|words| format!(" ({})", sanitize(&words)));
+        format!("process {pid}{} of {user} has it; ", command.unwrap_or_default())
+    });
+    let ports = (address.port()..=u16::MAX).skip(1).take(TRIED);
+    let free = ports
+        .map(|port| SocketAddr::new(address.ip(), port))
+        .find(|address| std::net::TcpListener::bind(address).is_ok());
+    let free = free.map_or_else(|| "take another port".to_owned(), |free| format!("{free} is free"));
+    held.unwrap_or_default() + &free
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +288,20 @@ mod tests {
         let mut text = String::new();
         stream.read_to_string(&mut text).await.unwrap();
         text
+    }
+
+    #[test]
+    fn of_a_port_that_is_in_use_the_process_is_named_and_another_port() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let words = taken(address);
+        assert!(words.starts_with(&format!("process {} (", std::process::id())), "{words}");
+        let free = words.rsplit_once(" has it; ").and_then(|(_, rest)| rest.strip_suffix(" is free"));
+        let free: SocketAddr = free.unwrap_or_else(|| panic!("{words}")).parse().unwrap();
+        assert!(free.ip() == address.ip() && free.port() > address.port(), "{words}");
+        // one that is not seen to be held
+        drop(socket);
+        assert!(taken("127.0.0.1:65535".parse().unwrap()).ends_with("take another port"));
     }
 
     #[tokio::test]

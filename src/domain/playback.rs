@@ -1,11 +1,14 @@
 //! Where a replay stands.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
 use super::log_text::level::Level;
 use super::log_text::search::Pattern;
 use super::time::Stamp;
+use super::world::LoggedLine;
 
 /// The state of a replay: its bounds, its one playhead, and whether it moves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,10 +59,30 @@ pub struct LineSearch {
     pub forward: bool,
     /// The moment.
     pub from: Stamp,
-    /// No farther than here.
+    /// The last event that counts as seen, by its number: forward the lines of the moment itself that are told behind it are
+    /// searched too, backward those up to it. None of that moment where it is not told.
+    pub seen: Option<u64>,
+    /// No farther than here: forward with the lines of this moment.
     pub to: Option<Stamp>,
     /// Where there is none, the other way from there.
     pub turns: bool,
+}
+
+/// A line that was found in a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundLine {
+    /// When the playhead meets it.
+    pub at: Stamp,
+    /// The line, seen alone.
+    pub line: Arc<LoggedLine>,
+}
+
+impl FoundLine {
+    /// Whether it is this one, whatever the lines before it say of its level and colours.
+    pub fn is(&self, other: &LoggedLine) -> bool {
+        let own = &*self.line;
+        (own.at, own.gap, &own.line) == (other.at, other.gap, &other.line)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 pub(crate) mod cgroup;
 pub mod identity;
+pub(crate) mod listening;
 pub mod marks;
 pub(crate) mod memory;
 pub(crate) mod permission;

@@ -1,9 +1,11 @@
 //! Looks through the lines of a recording for the next one that has what is searched, a chunk at a time.
 
+use std::sync::Arc;
+
 use super::format::Channel;
 use super::reader::{Reader, Timed};
 use crate::domain::log_text::plain;
-use crate::domain::playback::LineSearch;
+use crate::domain::playback::{FoundLine, LineSearch};
 use crate::domain::time::Stamp;
 use crate::domain::world::LoggedLine;
 
@@ -16,12 +18,12 @@ pub(super) struct Lookup {
 }
 
 /// What became of a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Looked {
     /// There are more.
     GoesOn,
-    /// The moment of the line.
-    Found(Stamp),
+    /// The line.
+    Found(FoundLine),
     /// There is no such line.
     Nothing,
 }
@@ -35,8 +37,11 @@ impl Lookup {
 
     fn first(reader: &Reader, search: &LineSearch) -> Option<usize> {
         let last = reader.chunk_count().checked_sub(1)?;
-        let at = reader.chunk_at(search.from);
-        if search.forward { Some(at) } else { Some(at.min(last)) }
+        if search.forward {
+            return Some(reader.chunk_at(search.from));
+        }
+        // its moment may go on in chunks that begin with it
+        Some(reader.chunk_at(search.from.plus_micros(1)).min(last))
     }
 
     /// Reads a chunk; what can't be read is passed over, as the playhead does.
@@ -58,10 +63,10 @@ impl Lookup {
             _ => false,
         };
         let lines = reader.load_some(chunk, wants).unwrap_or_default();
-        let mut matching = lines.iter().filter(|timed| self.has(timed));
+        let mut matching = lines.iter().filter_map(|timed| self.matching(timed));
         let found = if self.search.forward { matching.next() } else { matching.next_back() };
         if let Some(found) = found {
-            return Looked::Found(found.time);
+            return Looked::Found(found);
         }
         self.next = if self.search.forward { Some(chunk + 1) } else { chunk.checked_sub(1) };
         Looked::GoesOn
@@ -73,15 +78,30 @@ impl Lookup {
         if self.search.forward { start > to } else { end < to }
     }
 
-    fn has(&self, timed: &Timed) -> bool {
-        let LineSearch { pattern, rank, least, forward, from, to, .. } = &self.search;
-        let (time, to) = (timed.time, to.unwrap_or(if *forward { Stamp(i64::MAX) } else { Stamp(i64::MIN) }));
-        let is_there = if *forward { time > *from && time < to } else { time < *from && time > to };
-        is_there
-            && LoggedLine::of(&timed.envelope).is_some_and(|line| {
-                rank.is_none_or(|rank| line.line.rank == rank)
-                    && (line.gap || line.level >= *least)
-                    && pattern.is_in(&plain(&line.line.text))
-            })
+    /// The line that this tells, if it is one that is searched.
+    fn matching(&self, timed: &Timed) -> Option<FoundLine> {
+        if !self.is_within(timed) {
+            return None;
+        }
+        let LineSearch { pattern, rank, least, .. } = &self.search;
+        let line = LoggedLine::of(&timed.envelope)?;
+        let is_searched = rank.is_none_or(|rank| line.line.rank == rank)
+            && (line.gap || line.level >= *least)
+            && pattern.is_in(&plain(&line.line.text));
+        is_searched.then(|| FoundLine { at: timed.time, line: Arc::new(line) })
+    }
+
+    /// Whether it lies where is searched.
+    fn is_within(&self, timed: &Timed) -> bool {
+        let LineSearch { forward, from, seen, to, .. } = &self.search;
+        let (time, is_of_moment) = (timed.time, timed.time == *from);
+        let is_seen = seen.map(|seen| timed.envelope.seq <= seen);
+        if *forward {
+            let is_ahead = time > *from || (is_of_moment && is_seen == Some(false));
+            is_ahead && to.is_none_or(|to| time <= to)
+        } else {
+            let is_ahead = time < *from || (is_of_moment && is_seen == Some(true));
+            is_ahead && to.is_none_or(|to| time > to)
+        }
     }
 }

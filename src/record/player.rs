@@ -24,7 +24,7 @@ use crate::domain::ahead::TimelineAhead;
 use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
 use crate::domain::phase_window::PhaseWindow;
-use crate::domain::playback::{LineSearch, PlaybackState};
+use crate::domain::playback::{FoundLine, LineSearch, PlaybackState};
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 use crate::domain::world::{Histories, LoggedLine, World};
@@ -70,8 +70,8 @@ pub enum LookedAhead {
     Phases(Arc<PhaseWindow>),
     /// The first lines that are printed after this moment.
     Lines(Stamp, Vec<Arc<LoggedLine>>),
-    /// The moment of the line that was searched, to which the playhead goes; `None` where there is no such line.
-    Line(Option<Stamp>),
+    /// The line that was searched, to which the playhead goes; `None` where there is no such line.
+    Line(Option<FoundLine>),
 }
 
 /// The replay of one recording.
@@ -276,9 +276,9 @@ impl Player {
         if let Some(lookup) = &mut self.lookup {
             return match lookup.read(&self.reader) {
                 Looked::GoesOn => None,
-                Looked::Found(at) => {
+                Looked::Found(line) => {
                     self.lookup = None;
-                    Some(LookedAhead::Line(Some(at)))
+                    Some(LookedAhead::Line(Some(line)))
                 }
                 Looked::Nothing => {
                     self.lookup = None;

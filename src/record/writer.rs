@@ -34,6 +34,8 @@ pub struct Writer<W: Write> {
     defined: BTreeSet<u16>,
     last_seq: Option<u64>,
     stage: Option<RunStage>,
+    /// Whether its client has attached to a run that went on.
+    is_of_guest: bool,
     outcome: Option<RunOutcome>,
     training: Follower,
     totals: Totals,
@@ -83,6 +85,7 @@ impl<W: Write> Writer<W> {
             defined: BTreeSet::new(),
             last_seq: None,
             stage: None,
+            is_of_guest: false,
             outcome: None,
             training: Follower::default(),
             totals: Totals::default(),
@@ -113,11 +116,13 @@ impl<W: Write> Writer<W> {
         if self.has_pending() && self.pending.is_full_before(envelope.at) {
             self.flush()?;
         }
+        let is_first = self.stage.is_none();
         self.follow_run(&envelope.event)?;
         self.training.follow(envelope);
         self.pending.add(envelope, encoded);
-        // from its first moment on the file tells which run it is of
-        let begins = matches!(envelope.event, Event::RunCreated { .. });
+        // from its first moment on the file tells which run it is of, and that of a client that attaches that its ranks run
+        let joins = self.is_of_guest && is_first && self.stage.is_some();
+        let begins = joins || matches!(envelope.event, Event::RunCreated { .. });
         if begins || self.pending.bytes >= CHUNK_TARGET || self.pending.envelopes() >= CHUNK_ENVELOPES {
             self.flush()?;
         }
@@ -150,6 +155,7 @@ impl<W: Write> Writer<W> {
                 let meta = Meta { spec: (**spec).clone() };
                 self.pending.meta = Some(serde_json::to_vec(&meta).map_err(json_error)?);
             }
+            Event::Attached { .. } => self.is_of_guest = true,
             Event::StageEntered { stage, .. } => self.stage = Some(*stage),
             Event::RunEnded { outcome } => {
                 self.stage = Some(RunStage::Ended);

@@ -12,17 +12,51 @@ use serde::{Deserialize, Serialize};
 
 use super::rundir::RunDir;
 use super::spool::{kept_from, read_whole};
+use crate::domain::sync::Digest;
+use crate::sha256;
 
 /// So much of a file's beginning tells it from what is written after it was emptied.
 const HEAD: usize = 4096;
 
 /// What is written down of a file that was emptied: `rank-3.out.emptied`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Emptied {
     /// How often.
     times: u64,
     /// The number of its first byte since.
     begin: u64,
+    /// The file as it was found then. Absent where an older version wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seen: Option<Seen>,
+}
+
+impl Emptied {
+    /// Whether it knows of more emptyings than another one, or who has found it has read further.
+    fn is_ahead_of(&self, other: &Self) -> bool {
+        (self.times, self.begin) > (other.times, other.begin)
+    }
+}
+
+/// A file as it was at a look, by which who looks later sees whether it was emptied since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    /// How long it was.
+    length: u64,
+    /// So many bytes of its beginning …
+    head: usize,
+    /// … have this SHA-256.
+    sha256: Digest,
+}
+
+impl Seen {
+    fn of(head: &[u8], length: u64) -> Self {
+        Self { length, head: head.len(), sha256: sha256::of_bytes(head) }
+    }
+
+    /// Whether a file that begins so may be that one.
+    fn begins(&self, head: &[u8]) -> bool {
+        head.get(..self.head).is_some_and(|head| sha256::of_bytes(head) == self.sha256)
+    }
 }
 
 /// How the bytes of a file are numbered, and what was seen of it since it was emptied last.
@@ -66,26 +100,32 @@ impl Numbering {
     /// this call was no part of the file any more if its number is less than [`Self::begin`] is then.
     pub fn look(&mut self, dir: &RunDir, file: &File, read_to: u64) -> io::Result<()> {
         let noted = read(dir, &self.note);
+        // what others saw of the file that is new to this one: who looks so late may find it emptied once more
+        let mut seen = None;
         if noted.times > self.emptied.times {
             // who has found it may not have known how far others had read
             let begin = noted.begin.max(self.end().max(read_to).saturating_add(1));
             self.begin_anew(Emptied { begin, ..noted });
+            seen = noted.seen;
         }
         let (mut head, mut length) = look_at(file)?;
         let known = self.length.max(read_to.saturating_sub(self.emptied.begin));
+        let known = known.max(seen.map_or(0, |seen| seen.length));
+        let is_other = !head.starts_with(&self.head) || seen.is_some_and(|seen| !seen.begins(&head));
         // a head that was cut off is a hole
-        if length < known || (!head.starts_with(&self.head) && kept_from(file, 0)? == 0) {
+        if length < known || (is_other && kept_from(file, 0)? == 0) {
             let begin = self.emptied.begin.saturating_add(known).max(noted.begin).saturating_add(1);
-            self.begin_anew(Emptied { times: self.emptied.times.saturating_add(1), begin });
+            self.begin_anew(Emptied { times: self.emptied.times.saturating_add(1), begin, seen: None });
             // it may have been emptied between the two looks at it
             (head, length) = look_at(file)?;
         }
         (self.head, self.length) = (head, length);
-        if self.emptied > noted
-            && let Err(error) = dir.write_passing(&self.note, &self.emptied)
-        {
-            // tried again with the next look
-            tracing::debug!(%error, note = %self.note, "that a file was emptied can't be written down");
+        if self.emptied.is_ahead_of(&noted) {
+            self.emptied.seen = Some(Seen::of(&self.head, self.length));
+            if let Err(error) = dir.write_passing(&self.note, &self.emptied) {
+                // tried again with the next look
+                tracing::debug!(%error, note = %self.note, "that a file was emptied can't be written down");
+            }
         }
         Ok(())
     }
@@ -189,6 +229,30 @@ mod tests {
         std::fs::write(dir.path().join("rank-0.out.emptied"), "{").unwrap();
         assert_eq!(look(&mut reader, &dir, 10), (8, 10));
         assert_eq!(Numbering::open(&dir, NAME).begin(), 8);
+    }
+
+    #[test]
+    fn who_learns_of_an_emptying_late_sees_that_there_was_another_one_since() {
+        let (_state, dir) = dir();
+        append(&dir, "a\n");
+        let (mut reader, mut supervisor) = (Numbering::open(&dir, NAME), Numbering::open(&dir, NAME));
+        assert_eq!((look(&mut supervisor, &dir, 0), look(&mut reader, &dir, 2)), ((0, 2), (0, 2)));
+        write_anew(&dir, "first\n");
+        assert_eq!(look(&mut supervisor, &dir, 0), (3, 9));
+        // while the reader stalls
+        write_anew(&dir, "second\n");
+        assert_eq!(look(&mut reader, &dir, 2), (10, 17), "what it reads now is of the second one");
+        assert_eq!(look(&mut supervisor, &dir, 0), (10, 17));
+        assert_eq!(look(&mut reader, &dir, 17), (10, 17), "and does not come again");
+        // one that has grown since is the same, and so is one of which an older version has noted no more than the place
+        write_anew(&dir, "third\n");
+        assert_eq!(look(&mut supervisor, &dir, 0), (18, 24));
+        append(&dir, "more\n");
+        assert_eq!(look(&mut reader, &dir, 17), (18, 29));
+        let note = r#"{"times":4,"begin":40}"#;
+        std::fs::write(dir.path().join("rank-0.out.emptied"), note).unwrap();
+        assert_eq!((look(&mut reader, &dir, 29), look(&mut supervisor, &dir, 0)), ((40, 51), (40, 51)));
+        assert_eq!(std::fs::read_to_string(dir.path().join("rank-0.out.emptied")).unwrap(), note);
     }
 
     #[test]

@@ -291,6 +291,10 @@ fn numbers_for_prometheus_are_served_on_a_loopback_port() {
     let why = String::from_utf8_lossy(&taken.stderr).into_owned();
     assert_eq!(taken.status.code(), Some(74), "{why}");
     assert!(why.contains(&format!("--prometheus {address}: Address already in use")), "{why}");
+    // a process of hvtui shows what it has to root alone
+    let holder = format!("process {} (", watch.id());
+    assert!(why.contains(&holder) || why.contains(": a process of "), "{why}");
+    assert!(why.trim_end().ends_with(" is free"), "{why}");
 
     rustix::process::kill_process(rustix::process::Pid::from_child(&watch), rustix::process::Signal::INT)
         .unwrap();

@@ -223,6 +223,29 @@ fn what_was_passed_over_is_read_from_the_hosts_when_it_is_asked_for() {
     assert_eq!(lines(&["logs", "--whole", "last", "--rank", "0"]), (300_000, Some("300000".to_owned())));
 }
 
+#[test]
+fn what_a_rank_has_emptied_away_is_shown_where_it_is_recorded() {
+    let person = Person::new(1);
+    let script = "echo first; echo other >&2; sleep 1; echo second > /dev/stdout; echo third";
+    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", script]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let shown = |args: &[&str]| {
+        let out = person.run(args);
+        (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    let remark = "rank 0: … lines may be missing: > /dev/stdout empties the file, >> does not";
+    for args in [&["logs", "last", "--rank", "0"][..], &["logs", "last", "--rank", "0", "--whole"]] {
+        let (lines, said) = shown(args);
+        assert!(said.contains(remark), "{args:?}: {said}");
+        let printed: Vec<&str> = lines.lines().filter(|line| *line != "other").collect();
+        assert_eq!(printed, ["first", "second", "third"], "{args:?}");
+    }
+    // the host itself has them no more
+    std::fs::remove_dir_all(person.home().join(".local/state/hvtui/runs")).unwrap();
+    let (lines, said) = shown(&["logs", "last", "--rank", "0", "--whole"]);
+    assert!(!lines.contains("first") && lines.contains("second") && said.contains(remark), "{lines}{said}");
+}
+
 /// Prints a line and tells steps until there is a file, then prints another one.
 const STEPS: &str = "import json, os, time\n\
     report = open(os.environ['HVTUI_REPORT'], 'a', buffering=1)\n\

@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::ids::{Rank, RunId};
+use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::marks::{MarkChange, NewMark, RunMarks};
-use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::playback::{FoundLine, PlaybackState};
 use hvtui::domain::time::Stamp;
+use hvtui::domain::world::LoggedLine;
 use hvtui::record::{Store, marks};
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
@@ -217,8 +219,56 @@ fn braces_and_the_search_go_to_marks_and_phases() {
     assert_eq!(said(&story), "no line, mark, stage or phase has no such thing");
     // a line that was found: the playhead is on its way there, and the log with it
     press(&mut story, "n");
-    assert_eq!(story.send(Msg::LineFound(Some(newest))), go_to(newest));
+    assert_eq!(story.send(Msg::LineFound(Some(unknown(newest)))), go_to(newest));
     assert_eq!(story.model.ui.run.log_at, LogAt::Follow);
+}
+
+/// A line that a recording has there, and that is not in memory.
+fn unknown(at: Stamp) -> FoundLine {
+    let line = LogLine {
+        rank: Rank(0),
+        stream: Stream::Stdout,
+        offset: 7,
+        text: "a line of its own".into(),
+        elided: 0,
+        t: None,
+    };
+    FoundLine { at, line: Arc::new(LoggedLine::alone(at, Arc::new(line))) }
+}
+
+/// The ranks print the lines of a step at the same moment.
+#[test]
+fn the_search_goes_from_line_to_line_of_one_moment() {
+    let mut story = opened_again(&RunMarks::default());
+    story.send(Msg::Resize(80, 24));
+    let end = story.at;
+    at(&mut story, end);
+    let lines: Vec<(u64, Arc<LoggedLine>)> = {
+        let (_, run) = story.model.shown_run().unwrap();
+        let lines = run.log.iter().filter(|(_, line)| line.line.text.contains("step 50 "));
+        lines.map(|(number, line)| (number, Arc::clone(line))).collect()
+    };
+    assert!(lines.len() == 4 && lines.iter().all(|(_, line)| line.at == lines[0].1.at), "{lines:?}");
+    let moment = lines[0].1.at;
+    // the recording is looked through from a moment before all of them
+    story.go_back(START);
+    press(&mut story, "/step 50 ");
+    let asked = key(&mut story, KeyCode::Enter);
+    let [Effect::FindLine(search)] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!((search.from, search.seen), (START, story.model.world.last_seq), "it may stand amid a moment");
+    // the first of them is found: it is that on which the search stands, not the last one of its moment
+    let found = FoundLine { at: moment, line: Arc::clone(&lines[0].1) };
+    assert_eq!(story.send(Msg::LineFound(Some(found))), go_to(moment));
+    assert_eq!(story.model.ui.run.log.found, None, "the playhead is on its way");
+    story.go_back(moment);
+    let mut stood = vec![matches(&story.model.ui.run)];
+    for _ in 0..3 {
+        assert_eq!(press(&mut story, "n"), []);
+        stood.push(matches(&story.model.ui.run));
+    }
+    assert_eq!(stood, [1, 2, 3, 4].map(|at| Some((at, 4))));
+    assert_eq!(press(&mut story, "N"), []);
+    assert_eq!(story.model.ui.run.log.found, Some(lines[2].0));
 }
 
 #[test]
@@ -290,12 +340,12 @@ fn a_search_goes_on_from_the_line_that_it_has_landed_on() {
     assert_eq!(search(press(&mut story, "n")), (true, newest, None));
     // a repetition: in memory it is one more of the row that began before
     let landed = newest.plus_micros(300_000);
-    assert_eq!(story.send(Msg::LineFound(Some(landed))), go_to(landed));
+    assert_eq!(story.send(Msg::LineFound(Some(unknown(landed)))), go_to(landed));
     at(&mut story, landed);
     assert_eq!(search(press(&mut story, "n")), (true, landed, None));
     // a search that was ended moves nothing
     key(&mut story, KeyCode::Esc);
-    assert_eq!(story.send(Msg::LineFound(Some(newest))), []);
+    assert_eq!(story.send(Msg::LineFound(Some(unknown(newest)))), []);
     // before the next thing that is known it is looked for what lies between
     at(&mut story, landed);
     let mut kept = RunMarks::default();

@@ -22,7 +22,7 @@ use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::log::{LogLine, Stream};
+use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
 use crate::domain::log_text;
 use crate::domain::log_text::carried::Carried;
 use crate::domain::resume_point::ResumePoint;
@@ -67,9 +67,8 @@ pub fn run(
     runtime::block_on(async {
         let prompter = ask::person();
         let mut found = find(&args.run, &file, paths, None, &prompter).await?;
-        if args.whole {
-            found.recording = None;
-        }
+        // of what a host has lost, the recording may have lines
+        let kept = if args.whole { found.recording.take() } else { None };
         let mut printer = Printer::new(args, Some(&found.spec))?;
         let resume_point = match &found.recording {
             Some(reader) if !printer.recording(reader)? => return Ok(ExitCode::SUCCESS),
@@ -78,7 +77,7 @@ pub fn run(
         };
         let session = found.session(&file, paths, None, &prompter).await?;
         output::start(&paths.state)?;
-        let code = stream(session, &found, resume_point, &mut printer).await;
+        let code = stream(session, (&found, kept.as_ref()), resume_point, &mut printer).await;
         let code = code.and_then(|code| printer.release().map(|()| code));
         printer.end_bar();
         let taken = output::end(None).await;
@@ -142,10 +141,10 @@ fn is_tried_again(state: &LinkState) -> bool {
     !matches!(state, LinkState::Refused { .. } | LinkState::Down { retry_at: None, .. })
 }
 
-/// Prints what the hosts have, and with `--follow` what comes.
+/// Prints what the hosts have, and with `--follow` what comes; of what a rank has emptied away what the recording has.
 async fn stream(
     mut session: Session,
-    found: &Found,
+    (found, kept): (&Found, Option<&Reader>),
     resume_point: ResumePoint,
     printer: &mut Printer<'_>,
 ) -> Result<ExitCode, Failure> {
@@ -186,6 +185,9 @@ async fn stream(
                 (Origin::Rank(run, rank), Event::LogGap { gap })
                     if *run == spec.id && printer.wants(*rank) =>
                 {
+                    if let Some(reader) = kept.filter(|_| gap.reason == GapReason::Emptied) {
+                        printer.lines_of(reader, gap)?;
+                    }
                     printer.note(&format!("rank {rank}: {}", gap.describe()));
                 }
                 (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
@@ -289,6 +291,17 @@ impl<'a> Printer<'a> {
             }
         }
         written(out.flush())
+    }
+
+    /// Prints the lines of a gap that are recorded.
+    fn lines_of(&mut self, reader: &Reader, gap: &LogGap) -> Result<(), Failure> {
+        for logged in reader.log(Some(gap.rank)) {
+            let LoggedLine { line, gap: is_gap, .. } = logged?;
+            if !is_gap && line.stream == gap.stream && (gap.from..gap.to).contains(&line.offset) {
+                self.line(&line)?;
+            }
+        }
+        Ok(())
     }
 
     /// Prints one line at once.

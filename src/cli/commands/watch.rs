@@ -11,7 +11,7 @@ use tokio::time::{self, MissedTickBehavior};
 use crate::cli::args::{Prometheus, WatchArgs, WatchForm};
 use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, filter, note, to_person, to_stdout};
-use crate::cli::metrics_port::MetricsPort;
+use crate::cli::metrics_port::{self, MetricsPort};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
 use crate::cli::{ask, connect, in_place, json, metrics, output, runtime, sieve, table, whole_file};
@@ -67,8 +67,8 @@ async fn listen(args: &WatchArgs) -> Result<Option<MetricsPort>, Failure> {
     let Some(Prometheus::Port(address)) = &args.form.prometheus else { return Ok(None) };
     let failed = |error: std::io::Error| {
         let remedy = match error.kind() {
-            ErrorKind::AddrInUse => ": take another port",
-            _ => "",
+            ErrorKind::AddrInUse => format!(": {}", metrics_port::taken(*address)),
+            _ => String::new(),
         };
         Failure::new(Code::from(&error), format!("--prometheus {address}: {error}{remedy}"))
     };

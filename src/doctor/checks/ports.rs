@@ -2,7 +2,7 @@
 //! listen.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +10,9 @@ use super::super::{Check, Seen, Site, door};
 use crate::domain::doctor::{RunPort, Verdict};
 use crate::domain::ids::RunId;
 use crate::domain::needs::MOST_PORTS;
+use crate::procs::listening::{self, Listening, holder, sockets};
+use crate::procs::memory;
 use crate::procs::status::user_name;
-use crate::procs::{memory, table};
 
 pub(in crate::doctor) struct Ports;
 
@@ -22,8 +23,6 @@ const WANTED: [(u16, &str); 4] = [
     (12_355, "torch's tutorials"),
     (2222, "TensorFlow's tutorials"),
 ];
-/// `LISTEN` in the kernel's tables.
-const LISTENS: &str = "0A";
 /// Characters of a command line.
 const COMMAND: usize = 80;
 /// Ports of runs that are told, and of each run those that are shown.
@@ -63,6 +62,9 @@ pub(in crate::doctor) struct Found {
     /// That of its ssh, which is meant to be taken.
     #[serde(default)]
     ssh: Option<u16>,
+    /// A port to take in the place of one that is held.
+    #[serde(default)]
+    free: Option<u16>,
 }
 
 impl Check for Ports {
@@ -72,9 +74,7 @@ impl Check for Ports {
     type Found = Found;
 
     fn look(site: &Site) -> Result<Found, String> {
-        let tables =
-            ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
-        let all: Vec<Listening> = tables.iter().flat_map(|text| text.lines()).filter_map(listens).collect();
+        let all = listening::all();
         let mut listening: BTreeMap<u16, &Listening> = BTreeMap::new();
         for one in &all {
             listening.entry(one.port).or_insert(one);
@@ -86,14 +86,18 @@ impl Check for Ports {
             Some(planned) => planned.iter().map(|one| one.port).collect(),
             None => wanted(ssh).collect(),
         };
-        for port in wanted {
+        for port in wanted.iter().copied() {
             if let Some(one) = listening.get(&port) {
                 let (user, holder) = (user_name(one.uid), holder(one.inode));
                 let (pid, command) = (holder, holder.and_then(|pid| memory::command_words(pid, COMMAND)));
                 found.push(Held { port, user, command, pid, from_everywhere: one.address.is_unspecified() });
             }
         }
-        Ok(Found { held: found, of_runs: of_runs(site, &all), planned, ssh })
+        // what torchrun takes, else what the launch takes
+        let next = if planned.is_some() { found.first().map(|held| held.port) } else { Some(WANTED[0].0) };
+        let is_free = |port: &u16| !listening.contains_key(port) && !wanted.contains(port);
+        let free = next.and_then(|next| (next..=u16::MAX).find(is_free));
+        Ok(Found { held: found, of_runs: of_runs(site, &all), planned, ssh, free })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
@@ -121,58 +125,6 @@ fn of_runs(site: &Site, listening: &[Listening]) -> Vec<OfRun> {
     found.dedup();
     found.truncate(OF_RUNS);
     found
-}
-
-/// The sockets of a process, by number.
-fn sockets(pid: u32) -> Vec<u64> {
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links = descriptors.filter_map(|one| std::fs::read_link(one.path()).ok());
-    links
-        .filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
-        .collect()
-}
-
-/// A line of the kernel's table of sockets, of one that listens.
-struct Listening {
-    port: u16,
-    address: IpAddr,
-    uid: u32,
-    inode: u64,
-}
-
-fn listens(line: &str) -> Option<Listening> {
-    let mut fields = line.split_ascii_whitespace();
-    let (address, port) = fields.nth(1)?.split_once(':')?;
-    if fields.nth(1)? != LISTENS {
-        return None;
-    }
-    Some(Listening {
-        port: u16::from_str_radix(port, 16).ok()?,
-        address: address_of(address)?,
-        uid: fields.nth(3)?.parse().ok()?,
-        inode: fields.nth(1)?.parse().ok()?,
-    })
-}
-
-/// As the kernel writes it: words of four bytes, each in the order of this machine's.
-fn address_of(text: &str) -> Option<IpAddr> {
-    if ![8, 32].contains(&text.len()) {
-        return None;
-    }
-    let words: Vec<[u8; 4]> = text
-        .as_bytes()
-        .chunks(8)
-        .map(|word| Some(u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?.to_ne_bytes()))
-        .collect::<Option<_>>()?;
-    match words.as_flattened() {
-        bytes @ [_, _, _, _] => Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into()),
-        bytes => Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical()),
-    }
-}
-
-/// The process that has a socket.
-fn holder(inode: u64) -> Option<u32> {
-    table::all().into_iter().map(|process| process.pid).find(|pid| sockets(*pid).contains(&inode))
 }
 
 /// Where runs listen, in words.
@@ -262,10 +214,11 @@ fn judge_planned(found: &Found, planned: &[RunPort], own: &str) -> Verdict {
     }
     let words: Vec<String> = held.iter().map(|(one, whose)| taken(one, whose)).collect();
     let freed: Vec<String> = held.iter().map(|(one, _)| freed(one, &found.of_runs, own)).collect();
+    let free = found.free.map_or_else(String::new, |port| format!(": {port} is free"));
     let verdict = Verdict::bad(
         words.join("; "),
         "the rank that takes it ends with \"Address already in use\", or joins another run",
-        format!("{}; or give the run another port", freed.join("; ")),
+        format!("{}; or give the run another port{free}", freed.join("; ")),
     );
     match ended(found, own) {
         Some(command) => verdict.fixed_there(command),
@@ -296,7 +249,11 @@ fn judge(found: &Found, own: &str) -> Verdict {
     let verdict = Verdict::look(
         words.join("; "),
         "a job that is started by itself ends with \"Address already in use\", or joins another one; the runs of hvtui find free ports",
-        format!("{}; or give another port: torchrun --master-port 29501", freed.join("; ")),
+        format!(
+            "{}; or give another port: torchrun --master-port {}",
+            freed.join("; "),
+            found.free.unwrap_or(29_501)
+        ),
     )
     .lasting(lasting);
     match ended(found, own) {
@@ -311,28 +268,7 @@ mod tests {
     use crate::domain::preflight::Mark;
 
     #[test]
-    fn the_kernels_table_is_read() {
-        let line = "   0: 00000000:733C 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0000 100 0 0 10 0";
-        let one = listens(line).unwrap();
-        assert_eq!((one.port, one.address.is_unspecified(), one.uid, one.inode), (29_500, true, 1000, 4711));
-        assert!(listens(&line.replace(" 0A ", " 01 ")).is_none(), "a connection is none");
-        assert!(listens("  sl  local_address rem_address   st").is_none());
-        let here = listens(&line.replace("00000000:733C", "0100007F:733C")).unwrap();
-        assert_eq!(here.address.to_string(), "127.0.0.1");
-        let of = |text: &str| address_of(text).unwrap().to_string();
-        assert_eq!(of("0B004D0A"), "10.77.0.11");
-        assert_eq!(of("000080FE00000000FF57A6705DC771FE"), "fe80::70a6:57ff:fe71:c75d");
-        assert_eq!(of("0000000000000000FFFF00000B004D0A"), "10.77.0.11");
-        assert!(address_of("0B004D").is_none() && address_of("").is_none());
-    }
-
-    #[test]
     fn who_has_a_port_is_found_and_told() {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let own = table.lines().filter_map(listens).find(|one| one.port == port).unwrap();
-        assert_eq!(holder(own.inode), Some(std::process::id()));
         assert_eq!(judge(&Found::default(), "li").mark, Mark::Good);
         let held = Held {
             port: 29_500,
@@ -349,6 +285,8 @@ mod tests {
             "kill 4711 there ends what has 29500; or give another port: torchrun --master-port 29501"
         );
         assert_eq!(verdict.help().as_deref(), Some("kill 4711"));
+        let free = judge(&Found { free: Some(29_503), ..found.clone() }, "li").remedy.unwrap();
+        assert!(free.ends_with("; or give another port: torchrun --master-port 29503"), "{free}");
         assert_eq!(judge(&found, "wu").fix, None, "another user's is not ended");
         let other = judge(&found, "wu").remedy.unwrap();
         assert!(other.starts_with("29500 is held by process 4711 of li: ask li to end it"), "{other}");
@@ -402,6 +340,11 @@ mod tests {
         let words = "2300 (--master-port) is taken by li (python3 t.py)";
         assert_eq!((own.stops_launch(), own.evidence.as_str()), (true, words));
         assert_eq!(own.help().as_deref(), Some("kill 7"));
+        assert!(own.remedy.unwrap().ends_with("; or give the run another port"), "of an older agent");
+        let found =
+            Found { held: vec![held(2300, "li")], planned: Some(planned.clone()), ..Found::default() };
+        let remedy = judge(&Found { free: Some(2301), ..found }, "li").remedy.unwrap();
+        assert!(remedy.ends_with("; or give the run another port: 2301 is free"), "{remedy}");
         assert_eq!(of(vec![held(2300, "wu")], &planned).fix, None);
         assert_eq!(of(vec![held(29_500, "li")], &planned).mark, Mark::Good, "of an older agent");
         assert_eq!(of(Vec::new(), &[]).mark, Mark::Good);

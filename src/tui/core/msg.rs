@@ -8,7 +8,7 @@ use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::RunMarks;
 use crate::domain::phase_window::PhaseWindow;
-use crate::domain::playback::PlaybackState;
+use crate::domain::playback::{FoundLine, PlaybackState};
 use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
 use crate::domain::recording_cost::RecordingCost;
@@ -122,8 +122,8 @@ pub enum Msg {
     ReadingOn(u8),
     /// What is printed after this moment, at which the replay stands: the first lines.
     LinesAhead(Stamp, Vec<Arc<LoggedLine>>),
-    /// The moment of the line that was searched in the recording, to which the playhead goes; `None` where there is no such line.
-    LineFound(Option<Stamp>),
+    /// The line that was searched in the recording, to which the playhead goes; `None` where there is no such line.
+    LineFound(Option<FoundLine>),
     /// Steps and samples after the playhead, up to the end of the timeline's window.
     TimelineAhead(Arc<TimelineAhead>),
     /// Where the time went in the timeline's window and around it, where its steps are too many to be told.

@@ -57,6 +57,7 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
     }
     if matches!(model.ui.screen, Screen::Run | Screen::Replay) {
         run::log::look_again(model);
+        run::moments::arrive(model);
     }
     effects.extend(replay::show_window(model));
     readonly::hold_back(model, &mut effects);
@@ -187,7 +188,7 @@ fn replay_told(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.replay.phase_window = Some(window);
             Vec::new()
         }
-        Msg::LineFound(at) => run::moments::line_found(model, at),
+        Msg::LineFound(line) => run::moments::line_found(model, line),
         Msg::LinesAhead(after, lines) => {
             model.ui.replay.ahead = Some((after, lines));
             Vec::new()

@@ -230,7 +230,7 @@ fn wait(
                 LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
                 LookedAhead::Phases(window) => Msg::PhaseWindow(window),
                 LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
-                LookedAhead::Line(at) => Msg::LineFound(at),
+                LookedAhead::Line(line) => Msg::LineFound(line),
             });
             if told.is_some_and(|told| moved.blocking_send(vec![told]).is_err()) {
                 return Err(RecvTimeoutError::Disconnected);

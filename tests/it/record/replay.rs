@@ -16,7 +16,7 @@ use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::log_text::level::Level;
 use hvtui::domain::log_text::search::Pattern;
 use hvtui::domain::phase_window::PhaseWindow;
-use hvtui::domain::playback::LineSearch;
+use hvtui::domain::playback::{FoundLine, LineSearch};
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{LoggedLine, RunState, World};
 use hvtui::record::{Integrity, Lock, LookedAhead, Player, Reader, Recorder, Writer};
@@ -206,6 +206,51 @@ fn way_if_any(player: &mut Player) {
     while player.advance(Stamp(0)).reading.is_some() {}
 }
 
+/// What a search comes to.
+fn found(player: &mut Player) -> Option<FoundLine> {
+    loop {
+        assert!(player.looks_ahead());
+        if let Some(LookedAhead::Line(line)) = player.look_ahead() {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn of_lines_of_one_moment_each_is_found() {
+    let envelopes = run(3, 12);
+    let has =
+        |envelope: &&Envelope| LoggedLine::of(envelope).is_some_and(|line| line.line.text.contains("loss"));
+    let lines: Vec<&Envelope> = envelopes.iter().filter(has).collect();
+    assert!(lines.windows(2).any(|two| two[0].at == two[1].at), "ranks print at the same moment");
+    let (_folder, mut player) = player(&envelopes);
+    let mut find = |from: Stamp, seen: Option<u64>, to: Option<Stamp>, forward: bool| {
+        while player.advance(Stamp(0)).reading.is_some() {}
+        let (pattern, least) = (Pattern::parse("loss").unwrap(), Level::default());
+        player.find_line(LineSearch { pattern, rank: None, least, forward, from, seen, to, turns: false });
+        found(&mut player)
+    };
+    let is = |line: &FoundLine, envelope: &Envelope| line.is(&LoggedLine::of(envelope).unwrap());
+    let (mut from, mut seen) = (Stamp(START), None);
+    for envelope in &lines {
+        let line = find(from, seen, None, true).expect("a line");
+        assert!(is(&line, envelope), "{line:?} {envelope:?}");
+        (from, seen) = (line.at, Some(envelope.seq));
+    }
+    assert_eq!(find(from, seen, None, true), None);
+    for envelope in lines.iter().rev() {
+        let line = find(from, seen, None, false).expect("a line");
+        assert!(is(&line, envelope), "{line:?} {envelope:?}");
+        (from, seen) = (line.at, Some(envelope.seq - 1));
+    }
+    assert_eq!(find(from, seen, None, false), None);
+    // up to a moment: with its lines forward, which come before what else there is at that moment
+    let first = find(Stamp(START), None, None, true).unwrap();
+    assert_eq!(find(Stamp(START), None, Some(first.at), true), Some(first.clone()));
+    assert_eq!(find(Stamp(START), None, Some(first.at.plus_micros(-1)), true), None);
+    assert_eq!(find(first.at.plus_micros(1), None, Some(first.at), false), None);
+}
+
 #[test]
 fn a_line_is_found_wherever_it_lies() {
     let (_folder, mut player) = player(&run(3, 60));
@@ -215,13 +260,8 @@ fn a_line_is_found_wherever_it_lies() {
         while player.advance(Stamp(0)).reading.is_some() {}
         let (pattern, from) = (Pattern::parse(text).unwrap(), player.state().playhead);
         let (rank, least) = (Some(Rank(1)), Level::default());
-        player.find_line(LineSearch { pattern, rank, least, forward, from, to: None, turns });
-        let found = loop {
-            assert!(player.looks_ahead());
-            if let Some(LookedAhead::Line(at)) = player.look_ahead() {
-                break at;
-            }
-        };
+        player.find_line(LineSearch { pattern, rank, least, forward, from, seen: None, to: None, turns });
+        let found = found(&mut player).map(|found| found.at);
         assert_eq!(player.state().playhead, from, "where to go is for the screen to say");
         if let Some(at) = found {
             player.seek(at);

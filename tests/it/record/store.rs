@@ -7,7 +7,8 @@ use hvtui::domain::event::{Envelope, Event};
 use hvtui::domain::ids::RunId;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::Stamp;
-use hvtui::record::{Error, Store};
+use hvtui::domain::waiting::Waiting;
+use hvtui::record::{Error, Store, Writer};
 
 use super::events::run;
 use super::write;
@@ -93,6 +94,32 @@ fn runs_are_listed_newest_first_with_what_is_wrong() {
     assert_eq!(store.find(file.to_str().unwrap()).unwrap(), file);
     let missing = store.find("zzzz").unwrap_err().to_string();
     assert!(missing.contains("'zzzz'") && missing.contains(" newest"), "{missing}");
+}
+
+/// That a run is made ready is told of its own client's recording alone, from its first moment on.
+#[test]
+fn a_run_that_a_client_has_attached_to_is_not_taken_for_one_that_is_made_ready() {
+    let whole = run(2, 1);
+    let created = whole.iter().find(|envelope| matches!(envelope.event, Event::RunCreated { .. })).unwrap();
+    let Event::RunCreated { spec } = &created.event else { panic!("{created:?}") };
+    let entered = |stage| Event::StageEntered { stage, waiting_for: Waiting::default() };
+    let attached = Event::Attached { since: None, until: None };
+    let (of_guest, of_owner) = (vec![attached, entered(RunStage::Start)], vec![entered(RunStage::Connect)]);
+    for (events, is_made_ready) in [(Vec::new(), true), (of_owner, true), (of_guest, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let path = store.path_of(&spec.id);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // what waits for the end of its chunk is not on the disk
+        let mut writer = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+        let all = std::iter::once(created.event.clone()).chain(events);
+        for (seq, event) in (0..).zip(all) {
+            writer.push(Envelope { seq, event, ..created.clone() }).unwrap();
+        }
+        let _lock = hvtui::record::Lock::take(&path).unwrap();
+        let runs = store.list().unwrap().runs;
+        assert_eq!(runs[0].is_made_ready, is_made_ready, "{:?}", runs[0].stage);
+    }
 }
 
 #[test]

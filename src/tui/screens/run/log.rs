@@ -11,6 +11,7 @@ use crate::domain::log_text::fold::{Fold, fold, mark_cut};
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::search::Pattern;
 use crate::domain::log_text::slice::wrap;
+use crate::domain::playback::FoundLine;
 use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 use crate::domain::world::{LoggedLine, RunState};
@@ -365,6 +366,12 @@ pub(super) fn line_shown(run: &RunState, ui: &RunUi) -> Option<(u64, Stamp)> {
 pub(super) fn behind(model: &Model, at: Stamp, line: u64) -> Option<PlayCommand> {
     let (_, run) = model.shown_run()?;
     (line >= run.log.count()).then_some(PlayCommand::ToLine(at, line + 1))
+}
+
+/// The number of a line that was found, where it is in memory.
+pub(super) fn number_of(model: &Model, found: &FoundLine) -> Option<u64> {
+    let (_, run) = model.shown_run()?;
+    run.log.iter().rev().find(|(_, line)| found.is(line)).map(|(number, _)| number)
 }
 
 /// The search comes to the row of this line.

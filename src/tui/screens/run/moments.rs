@@ -8,7 +8,7 @@ use super::rows::selected_rank;
 use super::{LogAt, log, marks, whole};
 use crate::domain::ids::Rank;
 use crate::domain::log_text::search::Pattern;
-use crate::domain::playback::LineSearch;
+use crate::domain::playback::{FoundLine, LineSearch};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::world::RunState;
@@ -27,8 +27,8 @@ pub struct MomentsUi {
     phases: Option<Phases>,
     /// Of what is searched in all of the recording: whether forward, until that is answered.
     asked: Option<bool>,
-    /// The line that was found there.
-    landed: Option<Stamp>,
+    /// The line that was found there, until the playhead has come to it.
+    landed: Option<FoundLine>,
     /// In this direction the recording has no more of it.
     exhausted: Option<bool>,
     /// What is said of the search until there is more to say: that the recording is looked through, or that it has nothing.
@@ -101,6 +101,7 @@ pub(super) fn find(model: &mut Model, forward: bool, height: usize) -> Vec<Effec
         }
         Some(on) => on.checked_sub(1).unwrap_or(last),
     };
+    model.ui.run.moments.landed = None;
     match &hits[to] {
         Hit::Line(at, line) => {
             model.ui.run.moments.on = None;
@@ -141,10 +142,34 @@ fn position(model: &Model, hits: &[Hit]) -> Option<usize> {
         Hit::Line(_, line) => ui.log.found == Some(*line),
         Hit::Moment(at, words) => ui.moments.on.as_ref().is_some_and(|on| (on.0, &on.1) == (*at, words)),
     };
-    // a line that was found beyond those in memory is in the newest row of them now, which may have begun before
-    let landed = replay::state(model).map(|state| state.playhead).filter(|at| ui.moments.landed == Some(*at));
-    let is_landed = |hit: &Hit| matches!(hit, Hit::Line(..)) && landed.is_some_and(|at| hit.at() <= at);
+    // a line that was found beyond those in memory is in a row of them now, which may have begun before
+    let is_there =
+        |landed: &&FoundLine| replay::state(model).is_some_and(|state| state.playhead == landed.at);
+    let landed = ui.moments.landed.as_ref().filter(is_there);
+    let number = landed.and_then(|landed| log::number_of(model, landed));
+    let is_landed = |hit: &Hit| match hit {
+        Hit::Line(at, line) => {
+            number.map_or_else(|| landed.is_some_and(|landed| *at <= landed.at), |number| *line <= number)
+        }
+        Hit::Moment(..) => false,
+    };
     hits.iter().position(is_on).or_else(|| hits.iter().rposition(is_landed))
+}
+
+/// The playhead has come to a line that was found: the search stands on its row, and that is seen. The lines of a glimpse have numbers
+/// of their own, so the search waits for what replaces it.
+pub(in crate::tui::screens) fn arrive(model: &mut Model) {
+    let ui = &model.ui.run;
+    let Some(landed) = ui.moments.landed.as_ref().filter(|_| ui.log.found.is_none()) else { return };
+    if model.ui.replay.is_glimpse || replay::state(model).is_none_or(|state| state.playhead != landed.at) {
+        return;
+    }
+    let Some(number) = log::number_of(model, landed) else { return };
+    let row = log::found_rows(ui).iter().rev().find(|(first, _)| *first <= number);
+    let Some(row) = row.map(|(first, _)| *first) else { return };
+    model.ui.run.moments.landed = None;
+    let height = usize::from(super::bands(model).logs.below_head().h);
+    log::come_to(model, row, height);
 }
 
 /// What of the recording lies between a match and the next one that is known, where no further line is known in that direction.
@@ -169,16 +194,19 @@ enum Stretch {
 
 /// Has a part of a recording looked through, beyond the lines in memory.
 fn beyond(model: &mut Model, pattern: &Pattern, stretch: Stretch) -> Option<Effect> {
-    let state = replay::state(model)?;
+    let playhead = replay::state(model)?.playhead;
     let (forward, from, to, turns) = match stretch {
-        Stretch::All => (false, state.playhead, None, true),
-        Stretch::After(at, to) => (true, at.max(state.playhead), to, false),
-        Stretch::Before(at, to) => (false, at.min(state.playhead), to, false),
+        Stretch::All => (false, playhead, None, true),
+        Stretch::After(at, to) => (true, at.max(playhead), to, false),
+        Stretch::Before(at, to) => (false, at.min(playhead), to, false),
     };
+    // the playhead may stand amid its moment; what lies before a match of that moment is in memory
+    let is_of_playhead = from == playhead && (forward || turns);
+    let seen = model.world.last_seq.filter(|_| is_of_playhead);
     let ui = &mut model.ui.run;
     ui.moments.asked = Some(forward);
     let (rank, least) = (ui.log_rank, ui.log.least.level());
-    let search = LineSearch { pattern: pattern.clone(), rank, least, forward, from, to, turns };
+    let search = LineSearch { pattern: pattern.clone(), rank, least, forward, from, seen, to, turns };
     let text = format!("looking through the recording for {} …", pattern.source());
     ui.moments.said = Some(text.clone());
     model.toast(Level::Info, text, None);
@@ -187,13 +215,13 @@ fn beyond(model: &mut Model, pattern: &Pattern, stretch: Stretch) -> Option<Effe
 
 /// The recording was looked through: the playhead goes to the line, or there is none and the next of what is known is gone to.
 /// What comes when the search has ended moves nothing.
-pub(in crate::tui::screens) fn line_found(model: &mut Model, at: Option<Stamp>) -> Vec<Effect> {
+pub(in crate::tui::screens) fn line_found(model: &mut Model, line: Option<FoundLine>) -> Vec<Effect> {
     let Some(forward) = model.ui.run.moments.asked.take() else { return Vec::new() };
     look_again(model);
-    if let Some(at) = at {
-        let ui = &mut model.ui.run;
+    if let Some(line) = line {
+        let (ui, at) = (&mut model.ui.run, line.at);
         (ui.log.found, ui.log_at, ui.moments.on) = (None, LogAt::Follow, None);
-        ui.moments.landed = Some(at);
+        ui.moments.landed = Some(line);
         return vec![Effect::Play(PlayCommand::SeekTo(at))];
     }
     model.ui.run.moments.exhausted = Some(forward);
