@@ -29,7 +29,7 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
 use hvtui::domain::run::{RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
-use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
+use hvtui::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
 use hvtui::domain::waiting::Waiting;
 use hvtui::record::{Player, Reader, Recorder, Writer, figures};
 use hvtui::report::text;
@@ -174,7 +174,7 @@ fn write(path: &Path, ranks: u32, minutes: u32, step_ms: u32) {
         at = at.plus_micros(i64::from(step_ms) * 1000);
         for rank in 0..ranks {
             let mut start_us = 0;
-            let spans: Vec<PhaseSpan> = Phase::ALL
+            let spans: Spans = Phase::ALL
                 .into_iter()
                 .zip(PHASES)
                 .map(|(phase, usual)| {

@@ -7,7 +7,7 @@ use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{JobKind, RankExit, RunSpec, Slot};
 use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
-use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+use crate::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
 use crate::domain::waiting::Waiting;
 use std::sync::Arc;
 
@@ -210,7 +210,7 @@ fn a_straggler_is_told_once_and_once_when_it_is_over() {
                 (0, true) => [(Phase::Backward, 40_000), (Phase::Wait, 20_000)],
                 _ => [(Phase::Backward, 40_000), (Phase::Wait, 10)],
             };
-            let spans = phases.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let spans = Spans::from(phases.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }));
             let dur_us = spans.iter().map(|span| span.dur_us).sum();
             let timing =
                 StepTiming { step, start: HostTime(0), dur_us, loss: None, samples: 1, spans, hidden_us: 0 };
@@ -230,7 +230,7 @@ fn the_last_table_parts_the_wait_that_hooks_tell_as_the_lines_do() {
     for step in 1..=60 {
         for (rank, wait) in [(0, 30_000), (1, 10_000)] {
             let spans = [(Phase::Backward, 70_000 - wait), (Phase::Wait, wait)];
-            let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let spans = Spans::from(spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }));
             let (start, dur_us) = (HostTime(0), 70_000);
             let timing = StepTiming { step, start, dur_us, loss: None, samples: 1, spans, hidden_us: 0 };
             story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });
@@ -257,7 +257,7 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
         let mut story = Story::begun();
         for rank in 0..2 {
             let spans = [(Phase::Backward, 39_000), (Phase::Wait, 400), (Phase::Transfer, 600)];
-            let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let spans = Spans::from(spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }));
             let hidden_us = if rank == 0 { told } else { 0 };
             let (start, dur_us) = (HostTime(0), 40_000);
             let timing = StepTiming { step: 1, start, dur_us, loss: None, samples: 64, spans, hidden_us };
@@ -309,8 +309,8 @@ fn the_table_is_of_the_whole_run_and_its_shares_add_up() {
                 10_000
             };
             let spans = [(Phase::Forward, dur_us / 4), (Phase::Wait, dur_us / 4)];
-            let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
-            let spans = if step % 8 == 0 { spans } else { Vec::new() };
+            let spans = Spans::from(spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }));
+            let spans = if step % 8 == 0 { spans } else { Spans::default() };
             let start = HostTime(0);
             let timing = StepTiming { step, start, dur_us, loss: None, samples: 0, spans, hidden_us: 0 };
             story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });

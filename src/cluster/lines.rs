@@ -385,7 +385,7 @@ fn event(report: Report) -> Event {
                 samples: samples.unwrap_or(0),
                 spans: {
                     spans.truncate(SPANS);
-                    spans
+                    spans.into()
                 },
                 hidden_us: hidden_us.unwrap_or(0),
             }),

@@ -8,7 +8,7 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::report::Report;
 use crate::domain::time::HostTime;
-use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+use crate::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
 
 /// How many steps a run takes: some five minutes.
 const STEPS: u64 = 4_690;
@@ -86,7 +86,7 @@ impl Step {
         Self { data, forward, backward, wait, transfer, optimizer: 2600 }
     }
 
-    fn spans(&self) -> Vec<PhaseSpan> {
+    fn spans(&self) -> Spans {
         let phases = [
             (Phase::Data, self.data),
             (Phase::Forward, self.forward),
@@ -96,7 +96,7 @@ impl Step {
             (Phase::Optimizer, self.optimizer),
         ];
         let mut start_us = 0;
-        let mut spans = Vec::new();
+        let mut spans = Spans::default();
         for (phase, dur_us) in phases.into_iter().filter(|(_, dur_us)| *dur_us > 0) {
             spans.push(PhaseSpan { phase, start_us, dur_us });
             start_us += dur_us;

@@ -1,12 +1,12 @@
 //! What a replay knows of the time after its playhead, for the part of the timeline that lies there.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::ids::{HostId, Rank, RunId};
 use super::past::PastSample;
+use super::recent_steps::Arrived;
 use super::time::{HostTime, Stamp};
-use super::timing::{Phase, StepTiming};
+use super::timing::Phase;
 use super::world::World;
 
 /// The steps and samples of a run between two moments.
@@ -17,7 +17,7 @@ pub struct TimelineAhead {
     /// Up to this one.
     pub until: Stamp,
     /// By the key of the one that trains, each with the moment at which it was told, oldest first.
-    steps: BTreeMap<Rank, Vec<(Stamp, Arc<StepTiming>)>>,
+    steps: BTreeMap<Rank, Vec<Arrived>>,
     /// In which phase one stands at its end, from when to when.
     open_phases: BTreeMap<Rank, (Phase, Stamp, Stamp)>,
     samples: BTreeMap<HostId, Vec<PastSample>>,
@@ -52,7 +52,7 @@ impl TimelineAhead {
     }
 
     /// The steps of one that trains, oldest first, those told after `moment`.
-    pub fn steps(&self, number: Rank, moment: Stamp) -> &[(Stamp, Arc<StepTiming>)] {
+    pub fn steps(&self, number: Rank, moment: Stamp) -> &[Arrived] {
         let steps = self.steps.get(&number).map_or(&[][..], Vec::as_slice);
         &steps[steps.partition_point(|(arrived, _)| *arrived <= moment)..]
     }

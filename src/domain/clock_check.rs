@@ -136,17 +136,17 @@ fn contradiction(left: &Passage, came: &Passage) -> Option<Contradiction> {
 mod tests {
     use super::*;
     use crate::domain::time::HostTime;
-    use crate::domain::timing::PhaseSpan;
+    use crate::domain::timing::{PhaseSpan, Spans};
 
     /// A step of 20 ms before its allreduce, in which a rank waits and moves bytes for so many milliseconds.
     fn step(wait: u32, transfer: u32) -> StepTiming {
         let span = |phase, start_us, dur_us| PhaseSpan { phase, start_us, dur_us };
         let (wait, transfer) = (wait * 1000, transfer * 1000);
-        let spans = vec![
+        let spans = Spans::from([
             span(Phase::Forward, 0, 20_000),
             span(Phase::Wait, 20_000, wait),
             span(Phase::Transfer, 20_000 + wait, transfer),
-        ];
+        ]);
         StepTiming { step: 1, start: HostTime(0), dur_us: 0, loss: None, samples: 0, spans, hidden_us: 0 }
     }
 
@@ -223,6 +223,6 @@ mod tests {
         (0..20).for_each(|_| check.take(&[passage, Passage { came: Stamp(90_000), ..passage }]));
         (0..20).for_each(|_| check.take(&[]));
         assert_eq!(check.apart(), None);
-        assert_eq!(Passage::new(0, 0, Stamp(0), &StepTiming { spans: Vec::new(), ..step(1, 1) }), None);
+        assert_eq!(Passage::new(0, 0, Stamp(0), &StepTiming { spans: Spans::default(), ..step(1, 1) }), None);
     }
 }

@@ -419,14 +419,19 @@ impl RunHistory {
         busy(self.slot_between(rank, from, to)?)
     }
 
-    /// The mean of the peak loads of these ranks' slots in each of these times, 0..=1: as [`Self::load_between`] tells them. The
-    /// times come in rising order.
+    /// The mean of the peak loads of these ranks' slots in each of these times, 0..=1: as [`Self::load_between`] tells them.
     pub fn mean_loads(&self, ranks: &[Rank], times: &[(Stamp, Stamp)]) -> Vec<Option<f64>> {
         let mut sums = vec![(0.0, 0u32); times.len()];
+        let (mut before, mut places): (Option<&Series<SlotLoad>>, Vec<(i64, i64)>) = (None, Vec::new());
         for series in ranks.iter().filter_map(|rank| self.loads.get(rank.0 as usize)) {
-            let loads = series.each_between(times.iter().copied(), |_| LOAD_HOLDS_US);
-            for ((sum, count), load) in sums.iter_mut().zip(loads) {
-                if let Some(load) = load.and_then(busy) {
+            // of hundreds of slots nearly all have their points at the same times
+            if !before.replace(series).is_some_and(|before| before.is_parallel(series)) {
+                places = times.iter().map(|(from, to)| series.places(*from, *to)).collect();
+            }
+            for (((sum, count), at), (_, to)) in sums.iter_mut().zip(&places).zip(times) {
+                let peak = series.at_places(*at).iter().filter_map(|load| load.util()).max();
+                let near = || series.told(*at, *to, |_| LOAD_HOLDS_US).and_then(busy);
+                if let Some(load) = peak.map(share).or_else(near) {
                     *sum += load;
                     *count += 1;
                 }
@@ -500,7 +505,11 @@ impl RunHistory {
 
 /// How busy a slot was, 0..=1.
 fn busy(load: SlotLoad) -> Option<f64> {
-    load.util().map(|percent| f64::from(percent) / 100.0)
+    load.util().map(share)
+}
+
+fn share(percent: u32) -> f64 {
+    f64::from(percent) / 100.0
 }
 
 impl RunState {
@@ -531,7 +540,7 @@ mod tests {
     use crate::domain::timing::PhaseSpan;
 
     fn step(loss: Option<f32>, dur_us: u32) -> StepTiming {
-        let spans = vec![PhaseSpan { phase: Phase::Forward, start_us: 0, dur_us: dur_us / 4 }];
+        let spans = [PhaseSpan { phase: Phase::Forward, start_us: 0, dur_us: dur_us / 4 }].into();
         StepTiming { step: 1, start: HostTime(0), dur_us, loss, samples: 32, spans, hidden_us: 0 }
     }
 
@@ -613,7 +622,7 @@ mod tests {
                     start_us += dur_us;
                     span
                 };
-                let spans: Vec<PhaseSpan> = Phase::ALL.into_iter().zip(phases).map(span).collect();
+                let spans = Phase::ALL.into_iter().zip(phases).map(span).collect();
                 let timing = StepTiming { dur_us: start_us, spans, ..step(None, 0) };
                 let totals = timing.phase_totals();
                 sums[*rank as usize].iter_mut().zip(totals).for_each(|(sum, us)| *sum += us);
@@ -653,6 +662,12 @@ mod tests {
                 history.loaded_by(Stamp(second * 1_000_000), Rank(rank), load);
             }
         }
+        // one that tells seldom, at first of its memory alone, and whose points last longer as it goes on
+        let told = [(3, None, Some(0.5)), (5, Some(0.7), Some(0.1)), (100, Some(0.9), None)];
+        for (second, util, memory) in told {
+            history.loaded_by(Stamp(second * 1_000_000), Rank(2), SlotLoad::new(util, memory));
+        }
+        assert!(!history.loads[2].is_parallel(&history.loads[0]));
         let columns: Vec<_> = (0..30i64).map(|at| (Stamp(at * 900_000), Stamp((at + 1) * 900_000))).collect();
         let all = [0, 1, 2, 7].map(Rank);
         let each = |ranks: &[Rank]| {

@@ -122,7 +122,7 @@ mod tests {
     use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
 
     fn told(origin: Origin, at: i64, dur_us: u32) -> Envelope {
-        let spans = vec![PhaseSpan { phase: Phase::Forward, start_us: 0, dur_us }];
+        let spans = [PhaseSpan { phase: Phase::Forward, start_us: 0, dur_us }].into();
         let timing =
             StepTiming { step: 1, start: HostTime(0), dur_us, loss: None, samples: 0, spans, hidden_us: 0 };
         Envelope { at: Stamp(at), seq: 1, origin, event: Event::StepDone { timing: Arc::new(timing) } }

@@ -1,7 +1,5 @@
 //! The newest steps of a rank.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Blocks;
@@ -23,9 +21,9 @@ pub(super) fn kept(ranks: usize) -> usize {
 }
 
 /// A step with the time of its arrival.
-pub type Arrived = (Stamp, Arc<StepTiming>);
+pub type Arrived = (Stamp, StepTiming);
 
-/// Steps, oldest first.
+/// Steps, oldest first. They lie beside each other in their blocks: a screen of hundreds of ranks sums up tens of thousands of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<Row>", into = "Vec<Row>")]
 pub struct RecentSteps(Blocks<Arrived>);
@@ -81,7 +79,7 @@ impl RecentSteps {
     /// A step by its number, to be changed; steps come in rising order.
     pub(super) fn step_mut(&mut self, number: u64) -> Option<&mut StepTiming> {
         let (_, step) = self.0.last_mut(|(_, step)| step.step <= number)?;
-        (step.step == number).then(|| Arc::make_mut(step))
+        (step.step == number).then_some(step)
     }
 }
 
@@ -145,7 +143,7 @@ impl From<Vec<Row>> for RecentSteps {
                 end = i64::from(start_us) + i64::from(dur_us);
                 PhaseSpan { phase, start_us, dur_us }
             };
-            let spans: Vec<_> = spans.into_iter().map(span).collect();
+            let spans = spans.into_iter().map(span).collect();
             let timing = StepTiming {
                 step: before.step.wrapping_add_signed(step),
                 start: HostTime(before.end.wrapping_add_signed(start)),
@@ -155,7 +153,7 @@ impl From<Vec<Row>> for RecentSteps {
                 spans,
                 hidden_us,
             };
-            let arrived = (Stamp(before.at.wrapping_add(at)), Arc::new(timing));
+            let arrived = (Stamp(before.at.wrapping_add(at)), timing);
             before = Before::of(&arrived);
             steps.0.push(arrived);
         }
@@ -168,9 +166,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::timing::Spans;
 
     fn step(number: u64) -> Arrived {
-        let (loss, spans) = (None, Vec::new());
+        let (loss, spans) = (None, Spans::default());
         let timing = StepTiming {
             step: number,
             start: HostTime(number),
@@ -180,7 +179,7 @@ mod tests {
             spans,
             hidden_us: 0,
         };
-        (Stamp(number as i64), Arc::new(timing))
+        (Stamp(number as i64), timing)
     }
 
     fn numbers(steps: &RecentSteps) -> Vec<u64> {
@@ -225,12 +224,12 @@ mod tests {
                 start_us += span.dur_us;
                 span
             };
-            let spans: Vec<PhaseSpan> = Phase::ALL.into_iter().map(span).collect();
+            let spans = Phase::ALL.into_iter().map(span).collect();
             at += 301_000;
             let start = HostTime(at as u64 - 301_500);
             let (dur_us, loss, samples, hidden_us) = (start_us, Some(0.5), 32, 9_000);
             let timing = StepTiming { step: number, start, dur_us, loss, samples, spans, hidden_us };
-            steps.0.push((Stamp(at), Arc::new(timing)));
+            steps.0.push((Stamp(at), timing));
         }
         let written = rmp_serde::to_vec_named(&steps).unwrap();
         assert!(written.len() < 64 * steps.len(), "{}", written.len());
@@ -251,7 +250,8 @@ mod tests {
         (any::<i64>(), number.clone(), number, rest).prop_map(|(at, step, start, rest)| {
             let (dur_us, loss, samples, hidden_us, spans) = rest;
             let start = HostTime(start);
-            (Stamp(at), Arc::new(StepTiming { step, start, dur_us, loss, samples, spans, hidden_us }))
+            let spans = spans.into();
+            (Stamp(at), StepTiming { step, start, dur_us, loss, samples, spans, hidden_us })
         })
     }
 

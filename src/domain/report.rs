@@ -119,7 +119,7 @@ impl Report {
             dur_us: Some(timing.dur_us),
             loss: timing.loss,
             samples: Some(timing.samples),
-            spans: timing.spans.clone(),
+            spans: timing.spans.to_vec(),
             hidden_us: Some(timing.hidden_us),
         }
     }

@@ -111,8 +111,7 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
     /// How long the points together last that speak of the time from `from` up to `to`, microseconds: whole ones, but the last of all
     /// until `now`.
     pub(super) fn told_us(&self, from: Stamp, to: Stamp, now: Stamp) -> i64 {
-        let first = from.micros_since(self.start).max(0) / self.width_us;
-        let last = (to.micros_since(self.start).max(1) - 1) / self.width_us;
+        let (first, last) = self.places(from, to);
         let behind = (last + 1).min(self.points.len() as i64).max(first);
         let end = behind.saturating_mul(self.width_us).min(now.micros_since(self.start));
         (end - first.saturating_mul(self.width_us)).max(0)
@@ -121,9 +120,26 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
     /// What is known of the time from `from` up to `to`, all in one. Where nothing was told then, the next point that was
     /// told of counts, if it reaches back so far: `reach` is how many microseconds before its start it speaks of.
     pub fn between(&self, from: Stamp, to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
+        self.told(self.places(from, to), to, reach)
+    }
+
+    /// The places of the first and the last point that speak of the time from `from` up to `to`; there may be no points yet.
+    pub(super) fn places(&self, from: Stamp, to: Stamp) -> (i64, i64) {
         let first = from.micros_since(self.start).max(0) / self.width_us;
         let last = (to.micros_since(self.start).max(1) - 1) / self.width_us;
-        self.told((first, last), to, reach)
+        (first, last)
+    }
+
+    /// Whether its points stand for the same times as those of another one.
+    pub(super) fn is_parallel(&self, other: &Self) -> bool {
+        (self.start, self.width_us) == (other.start, other.width_us)
+    }
+
+    /// The points from the first to the last of these places, as far as there are any.
+    pub(super) fn at_places(&self, (first, last): (i64, i64)) -> &[P] {
+        let [first, behind] =
+            [first, last.saturating_add(1)].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        self.points.get(first..behind.min(self.points.len())).unwrap_or_default()
     }
 
     /// What [`Self::between`] tells of each of these times, which come in rising order: one walk over the points.
@@ -149,7 +165,12 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
     }
 
     /// What the points from the first to the last of these places tell, or the next one that reaches back to `to`.
-    fn told(&self, (first, last): (i64, i64), to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
+    pub(super) fn told(
+        &self,
+        (first, last): (i64, i64),
+        to: Stamp,
+        reach: impl Fn(&P) -> i64,
+    ) -> Option<P> {
         let empty = P::default();
         let mut known = self.span(first, last).filter(|(_, point)| **point != empty);
         if let Some((_, point)) = known.next() {
@@ -200,6 +221,23 @@ mod tests {
         assert_eq!(seen(0, 250_000, 0), Some(Peak(9, 2)));
         assert_eq!(seen(250_000, 300_000, 1_000_000), None, "what comes later is not known");
         assert_eq!(Series::<Peak>::new(Stamp(5), 4).between(Stamp(0), Stamp(9), |_| 9), None);
+    }
+
+    #[test]
+    fn the_points_of_a_time_are_those_that_speak_of_it() {
+        let mut series = Series::new(Stamp(100_000), 8);
+        (0..4).for_each(|point| take(&mut series, 100_000 + point * 50_000, point as u32 + 1));
+        let peaks = |from: i64, to: i64| -> Vec<u32> {
+            let places = series.places(Stamp(from), Stamp(to));
+            series.at_places(places).iter().map(|point| point.0).collect()
+        };
+        assert_eq!((peaks(0, 150_000), peaks(100_000, 150_001)), (vec![1], vec![1, 2]));
+        assert_eq!((peaks(199_999, 900_000), peaks(250_000, i64::MAX)), (vec![2, 3, 4], vec![4]));
+        assert_eq!((peaks(300_000, 400_000), peaks(i64::MAX, i64::MAX)), (vec![], vec![]));
+        let mut other = Series::new(Stamp(100_000), 8);
+        assert!(series.is_parallel(&other), "one has no points yet");
+        take(&mut other, 900_000, 1);
+        assert!(!series.is_parallel(&other) && !series.is_parallel(&Series::new(Stamp(0), 8)));
     }
 
     #[test]

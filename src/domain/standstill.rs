@@ -234,7 +234,7 @@ mod tests {
     use crate::domain::ids::{HostId, RunId};
     use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
     use crate::domain::time::HostTime;
-    use crate::domain::timing::StepTiming;
+    use crate::domain::timing::{Spans, StepTiming};
     use crate::domain::world::World;
 
     fn world(ranks: u32) -> (World, RunId) {
@@ -278,9 +278,8 @@ mod tests {
         };
         let second = 1_000_000;
         let step = |step| {
-            let (start, dur_us) = (HostTime(0), 40_000);
-            let timing =
-                StepTiming { step, start, dur_us, loss: None, samples: 1, spans: Vec::new(), hidden_us: 0 };
+            let (start, dur_us, spans) = (HostTime(0), 40_000, Spans::default());
+            let timing = StepTiming { step, start, dur_us, loss: None, samples: 1, spans, hidden_us: 0 };
             Event::StepDone { timing: Arc::new(timing) }
         };
         for rank in 0..3 {

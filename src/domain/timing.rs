@@ -1,6 +1,9 @@
 //! Where the time of a training step goes.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::time::HostTime;
 
@@ -63,6 +66,137 @@ pub struct PhaseSpan {
     pub dur_us: u32,
 }
 
+/// So many phases lie in a step itself: each of them once, as most steps have them.
+const FEW: usize = Phase::COUNT;
+
+/// The phases of a step, in time order. As many as most steps have take no memory of their own: a replay of hundreds of ranks takes in
+/// and drops hundreds of thousands of steps a second. What is written of them is a list.
+#[derive(Clone)]
+pub struct Spans(Held);
+
+#[derive(Clone)]
+enum Held {
+    /// So many of these.
+    Few(u8, [PhaseSpan; FEW]),
+    Many(Vec<PhaseSpan>),
+}
+
+impl Spans {
+    /// None, with room for so many.
+    pub fn with_capacity(count: usize) -> Self {
+        if count > FEW { Self(Held::Many(Vec::with_capacity(count))) } else { Self::default() }
+    }
+
+    /// Adds one at the end.
+    pub fn push(&mut self, span: PhaseSpan) {
+        match &mut self.0 {
+            Held::Few(count, few) => {
+                if let Some(free) = few.get_mut(usize::from(*count)) {
+                    *free = span;
+                    *count += 1;
+                } else {
+                    let mut many = few.to_vec();
+                    many.push(span);
+                    self.0 = Held::Many(many);
+                }
+            }
+            Held::Many(many) => many.push(span),
+        }
+    }
+
+    /// Adds one in front of that at a place; at the end where there are no more.
+    pub fn insert(&mut self, at: usize, span: PhaseSpan) {
+        self.push(span);
+        if let Some(from_there) = self.get_mut(at..) {
+            from_there.rotate_right(1);
+        }
+    }
+}
+
+impl Default for Spans {
+    fn default() -> Self {
+        Self(Held::Few(0, [PhaseSpan { phase: Phase::Data, start_us: 0, dur_us: 0 }; FEW]))
+    }
+}
+
+impl Deref for Spans {
+    type Target = [PhaseSpan];
+
+    fn deref(&self) -> &[PhaseSpan] {
+        match &self.0 {
+            Held::Few(count, few) => &few[..usize::from(*count)],
+            Held::Many(many) => many,
+        }
+    }
+}
+
+impl DerefMut for Spans {
+    fn deref_mut(&mut self) -> &mut [PhaseSpan] {
+        match &mut self.0 {
+            Held::Few(count, few) => &mut few[..usize::from(*count)],
+            Held::Many(many) => many,
+        }
+    }
+}
+
+impl fmt::Debug for Spans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl PartialEq for Spans {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Spans {}
+
+impl FromIterator<PhaseSpan> for Spans {
+    fn from_iter<I: IntoIterator<Item = PhaseSpan>>(spans: I) -> Self {
+        let spans = spans.into_iter();
+        let mut all = Self::with_capacity(spans.size_hint().0);
+        for span in spans {
+            all.push(span);
+        }
+        all
+    }
+}
+
+impl From<Vec<PhaseSpan>> for Spans {
+    fn from(spans: Vec<PhaseSpan>) -> Self {
+        if spans.len() > FEW { Self(Held::Many(spans)) } else { spans.into_iter().collect() }
+    }
+}
+
+impl<const COUNT: usize> From<[PhaseSpan; COUNT]> for Spans {
+    fn from(spans: [PhaseSpan; COUNT]) -> Self {
+        spans.into_iter().collect()
+    }
+}
+
+impl<'a> IntoIterator for &'a Spans {
+    type Item = &'a PhaseSpan;
+    type IntoIter = std::slice::Iter<'a, PhaseSpan>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Serialize for Spans {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Spans {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<PhaseSpan>::deserialize(deserializer).map(Self::from)
+    }
+}
+
 /// How far a rank is, read from what it prints: without times, for when a step was done is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SeenStep {
@@ -93,7 +227,7 @@ pub struct StepTiming {
     pub samples: u32,
     /// Phases in time order; empty when the job reports none.
     #[serde(default)]
-    pub spans: Vec<PhaseSpan>,
+    pub spans: Spans,
     /// Allreduce time, waiting and moving, that passed while this rank still computed, microseconds; the
     /// `Wait` and `Transfer` spans are what was left exposed. 0 where a job tells nothing.
     #[serde(default)]
@@ -138,5 +272,64 @@ impl StepTiming {
             totals[span.phase.index()] += u64::from(span.dur_us);
         }
         totals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many spans that differ.
+    fn told(count: u32) -> Vec<PhaseSpan> {
+        let phase = |at: u32| Phase::ALL[at as usize % Phase::COUNT];
+        (0..count).map(|at| PhaseSpan { phase: phase(at), start_us: at, dur_us: 1000 - at }).collect()
+    }
+
+    #[test]
+    fn few_spans_and_many_are_one_list() {
+        for count in 0..20 {
+            let list = told(count);
+            let spans: Spans = list.iter().copied().collect();
+            assert_eq!(*spans, *list);
+            assert_eq!(Spans::from(list.clone()), spans);
+            assert_eq!(matches!(spans.0, Held::Few(..)), count as usize <= FEW);
+            let mut reserved = Spans::with_capacity(count as usize);
+            list.iter().for_each(|span| reserved.push(*span));
+            assert_eq!(reserved, spans);
+            assert_eq!(format!("{spans:?}"), format!("{list:?}"));
+            assert!(std::iter::zip(&spans, &list).all(|(one, other)| one == other));
+            for at in 0..=list.len() {
+                let (mut more, mut longer) = (spans.clone(), list.clone());
+                let new = PhaseSpan { phase: Phase::Wait, start_us: 77, dur_us: 0 };
+                more.insert(at, new);
+                longer.insert(at, new);
+                assert_eq!(*more, *longer, "{count} {at}");
+            }
+            let mut changed = spans.clone();
+            changed.reverse();
+            assert!(changed.iter().eq(list.iter().rev()));
+            assert_eq!(changed == spans, count < 2);
+        }
+        assert_eq!(Spans::from([told(1)[0]; 3]).len(), 3);
+    }
+
+    #[test]
+    fn spans_are_written_as_a_list_is() {
+        for count in [0, 1, FEW as u32, FEW as u32 + 1, 30] {
+            let (list, spans) = (told(count), Spans::from(told(count)));
+            let json = serde_json::to_string(&spans).unwrap();
+            assert_eq!(json, serde_json::to_string(&list).unwrap());
+            assert_eq!(serde_json::from_str::<Spans>(&json).unwrap(), spans);
+            let packed = rmp_serde::to_vec_named(&spans).unwrap();
+            assert_eq!(packed, rmp_serde::to_vec_named(&list).unwrap());
+            assert_eq!(rmp_serde::from_slice::<Spans>(&packed).unwrap(), spans);
+        }
+        assert!(serde_json::from_str::<Spans>(r#"[{"phase":"wait"}]"#).is_err());
+    }
+
+    /// A replay holds hundreds of thousands of them.
+    #[test]
+    fn a_step_with_its_phases_is_small() {
+        assert!(size_of::<StepTiming>() <= 128, "{}", size_of::<StepTiming>());
     }
 }

@@ -280,7 +280,7 @@ mod tests {
     use super::super::standstill::StalledPhase;
     use super::super::time::HostTime;
     use super::super::timing::Phase;
-    use super::super::timing::{SeenStep, StepTiming};
+    use super::super::timing::{SeenStep, Spans, StepTiming};
     use std::sync::Arc;
 
     use super::*;
@@ -298,7 +298,7 @@ mod tests {
             dur_us: 1,
             loss: Some(loss),
             samples: 3,
-            spans: Vec::new(),
+            spans: Spans::default(),
             hidden_us: 0,
         };
         Event::StepDone { timing: Arc::new(timing) }

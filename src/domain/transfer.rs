@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::timing::{Phase, PhaseSpan, StepTiming};
+use super::timing::{Phase, PhaseSpan, Spans, StepTiming};
 
 /// Steps that some have reported and others not. What a client has caught up with comes rank by rank, thousands of steps apart.
 const MOST_OPEN: usize = 8192;
@@ -44,7 +44,7 @@ impl LeastWait {
 /// Makes `transfer` of the last `least` microseconds of a step's wait.
 pub(crate) fn part(timing: &mut StepTiming, least: u64) {
     let mut left = u32::try_from(least).unwrap_or(u32::MAX);
-    let mut spans = Vec::with_capacity(timing.spans.len() + 1);
+    let mut spans = Spans::default();
     for span in timing.spans.iter().rev() {
         if span.phase != Phase::Wait || left == 0 {
             spans.push(*span);
@@ -75,7 +75,7 @@ mod tests {
             at += dur_us;
             span
         };
-        let spans: Vec<PhaseSpan> = spans.iter().map(&mut span).collect();
+        let spans = spans.iter().map(&mut span).collect();
         StepTiming {
             step: number,
             start: HostTime(1),

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::domain::loads::SlotLoad;
     use crate::domain::time::HostTime;
-    use crate::domain::timing::StepTiming;
+    use crate::domain::timing::{Spans, StepTiming};
 
     fn history(steps: impl Iterator<Item = u32>) -> RunHistory {
         let mut history = RunHistory::new(Stamp(0), 1);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn timing(step: u64, dur_us: u32) -> StepTiming {
-        let (loss, spans) = (None, Vec::new());
+        let (loss, spans) = (None, Spans::default());
         StepTiming { step, start: HostTime(0), dur_us, loss, samples: 0, spans, hidden_us: 0 }
     }
 

@@ -539,7 +539,7 @@ impl RankState {
                     self.steps_by = StepsBy::Program;
                 }
                 self.last_words.stepped(at, timing.step);
-                self.steps.take((at, Arc::clone(timing)), keep);
+                self.steps.take((at, (**timing).clone()), keep);
                 self.step_count += 1;
             }
             Event::MetricReported { name, value, .. }

@@ -15,7 +15,7 @@ const MOST: usize = 64;
 const LEAST: usize = 4;
 /// This part of the way is far.
 const FAR: u64 = 8;
-/// What all of them take at most, in steps of about 200 bytes each.
+/// What all of them take at most, in steps of 136 bytes each.
 const MOST_STEPS: u64 = 1 << 18;
 
 /// Where in a recording a chunk begins.

@@ -27,6 +27,7 @@ const LOOKS_A_POINT: usize = 2;
 /// The beginning of a recording, and how far it was looked at.
 #[derive(Debug)]
 pub(super) struct Glimpse {
+    /// The world at the end of the beginning, as it is before a leap to somewhere else.
     head: World,
     /// The first chunk behind the beginning.
     chunk: usize,
@@ -41,7 +42,9 @@ impl Glimpse {
             let envelopes = reader.load(fold.chunk()).unwrap_or_default();
             fold.take(&envelopes, fold::ALL);
         }
-        let (chunk, head) = (fold.chunk(), fold.into_world());
+        let (chunk, mut head) = (fold.chunk(), fold.into_world());
+        // each moment that is told begins with a copy, without what a leap leaves out
+        head.leap(LOOKS_A_POINT);
         Some(Self { head, chunk })
     }
 

@@ -175,7 +175,7 @@ mod tests {
     use crate::domain::ids::RunId;
     use crate::domain::log::LogLine;
     use crate::domain::time::HostTime;
-    use crate::domain::timing::StepTiming;
+    use crate::domain::timing::{Spans, StepTiming};
 
     fn step(rank: u32, step: u64) -> Envelope {
         let timing = StepTiming {
@@ -184,7 +184,7 @@ mod tests {
             dur_us: 1,
             loss: None,
             samples: 0,
-            spans: Vec::new(),
+            spans: Spans::default(),
             hidden_us: 0,
         };
         let origin = Origin::Rank(RunId::new(1, 1), Rank(rank));

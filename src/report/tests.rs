@@ -7,6 +7,7 @@ use crate::domain::comparison::{Side, compare};
 use crate::domain::ids::Rank;
 use crate::domain::incidents::{Incident, IncidentKind};
 use crate::domain::outcome::RunEnd;
+use crate::domain::timing::{Spans, StepTiming};
 
 #[track_caller]
 fn assert_fits(text: &str) {
@@ -241,7 +242,7 @@ fn side(whole: crate::domain::analysis::RunAnalysis) -> Side {
 fn times_below_a_tenth_of_a_millisecond_are_microseconds() {
     let mut told = Told::new(spec(1));
     for step in 1..=20 {
-        told.step(0, crate::domain::timing::StepTiming { dur_us: 40, ..timing(step, [0; 6]) });
+        told.step(0, StepTiming { dur_us: 40, ..timing(step, [0; 6]) });
     }
     let run = told.finish(RunEnd::Finished);
     let text = text::render(&run, &findings(&run));
@@ -264,8 +265,8 @@ fn shares_are_those_of_the_steps_that_tell_their_phases_and_add_up() {
         for rank in 0..2 {
             let whole = timing(step, [0, 10, 20, if rank == 1 { 0 } else { 40 }, 0, 10]);
             let dur_us = 100_000;
-            let spans = if step % 8 == 0 { whole.spans.clone() } else { Vec::new() };
-            told.step(rank, crate::domain::timing::StepTiming { dur_us, spans, ..whole });
+            let spans = if step % 8 == 0 { whole.spans.clone() } else { Spans::default() };
+            told.step(rank, StepTiming { dur_us, spans, ..whole });
         }
     }
     let run = told.finish(RunEnd::Finished);

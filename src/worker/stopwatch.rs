@@ -3,21 +3,21 @@
 use crate::clock::host_now;
 use crate::collective::OpTiming;
 use crate::domain::time::HostTime;
-use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+use crate::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
 
 /// The clock of one step. Phases follow each other without gaps.
 pub(super) struct Stopwatch {
     start: HostTime,
     /// Where the last phase ended, µs from the start.
     at: u32,
-    spans: Vec<PhaseSpan>,
+    spans: Spans,
     hidden: u32,
 }
 
 impl Stopwatch {
     /// Begins now.
     pub(super) fn start() -> Self {
-        Self { start: host_now(), at: 0, spans: Vec::with_capacity(Phase::ALL.len()), hidden: 0 }
+        Self { start: host_now(), at: 0, spans: Spans::default(), hidden: 0 }
     }
 
     fn now(&self) -> u32 {

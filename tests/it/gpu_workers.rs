@@ -162,7 +162,7 @@ fn steps(reports: &[Report]) -> Vec<StepTiming> {
             dur_us: (*dur_us)?,
             loss: *loss,
             samples: (*samples)?,
-            spans: spans.clone(),
+            spans: spans.clone().into(),
             hidden_us: (*hidden_us)?,
         }),
         _ => None,

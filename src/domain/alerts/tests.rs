@@ -15,7 +15,7 @@ use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, Placement, RankExit, RunSpec, Slot};
 use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
-use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::timing::{Phase, Spans, StepTiming};
 use crate::domain::world::World;
 
 const SECOND: i64 = 1_000_000;
@@ -156,7 +156,7 @@ impl Script {
             dur_us: 50_000,
             loss: None,
             samples: 1,
-            spans: Vec::new(),
+            spans: Spans::default(),
             hidden_us: 0,
         };
         let event = Event::StepDone { timing: Arc::new(timing) };

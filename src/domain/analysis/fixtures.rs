@@ -56,7 +56,7 @@ pub(crate) fn info(gpus: u32) -> HostInfo {
 /// A step with these phases, milliseconds: data, forward, backward, wait, transfer, optimizer.
 pub(crate) fn timing(step: u64, millis: [u32; 6]) -> StepTiming {
     let mut at = 0;
-    let spans: Vec<PhaseSpan> = Phase::ALL
+    let spans = Phase::ALL
         .into_iter()
         .zip(millis)
         .map(|(phase, millis)| {

@@ -126,7 +126,7 @@ mod tests {
         let mut all = Told::new(spec(2));
         for step in 1..=40 {
             for (rank, dur_us) in [(0, 20_000), (1, 0)] {
-                let spans = vec![PhaseSpan { phase: Phase::Wait, start_us: 0, dur_us }];
+                let spans = [PhaseSpan { phase: Phase::Wait, start_us: 0, dur_us }].into();
                 all.step(rank, StepTiming { spans, dur_us: 50_000, ..timing(step, [0; 6]) });
             }
         }

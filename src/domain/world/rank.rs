@@ -66,7 +66,7 @@ impl RankState {
 
     /// Its newest steps, newest first.
     pub fn recent_steps(&self, count: usize) -> impl Iterator<Item = &StepTiming> {
-        self.steps.iter().rev().take(count).map(|(_, step)| &**step)
+        self.steps.iter().rev().take(count).map(|(_, step)| step)
     }
 
     /// Samples a second over its newest steps.
@@ -110,6 +110,6 @@ impl RankState {
 
     /// Its newest step.
     pub fn latest_step(&self) -> Option<&StepTiming> {
-        self.steps.back().map(|(_, step)| &**step)
+        self.steps.back().map(|(_, step)| step)
     }
 }

@@ -5,7 +5,7 @@ use crate::domain::clock_fit::ClockSample;
 use crate::domain::log::Stream;
 use crate::domain::log_text::level::Level;
 use crate::domain::resume_point::{Backfill, RankResumePoint, ResumePoint};
-use crate::domain::timing::StepTiming;
+use crate::domain::timing::{Spans, StepTiming};
 
 const SECOND: u64 = 1_000_000;
 
@@ -42,7 +42,7 @@ fn line(rank: u32, t: u64, text: &str) -> Event {
 }
 
 fn step(step: u64, start: u64) -> Event {
-    let (spans, loss) = (Vec::new(), None);
+    let (spans, loss) = (Spans::default(), None);
     let timing =
         StepTiming { step, start: HostTime(start), dur_us: 100_000, loss, samples: 0, spans, hidden_us: 0 };
     Event::StepDone { timing: Arc::new(timing) }

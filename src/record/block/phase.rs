@@ -7,7 +7,7 @@ use super::column::{Dec, Enc, Malformed};
 use super::head::Heads;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::time::HostTime;
-use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+use crate::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
 
 /// The most spans in one block: above what the weight of a chunk lets a writer put there.
 const MAX_SPANS: usize = 1 << 21;
@@ -89,7 +89,7 @@ pub(in crate::record) fn decode(bytes: &[u8]) -> Result<Vec<Envelope>, Malformed
             dur_us: 0,
             loss: None,
             samples: 0,
-            spans: Vec::new(),
+            spans: Spans::default(),
             hidden_us: 0,
         });
     }
@@ -140,7 +140,7 @@ fn read_spans(dec: &mut Dec<'_>, timings: &mut [StepTiming]) -> Result<(), Malfo
         return Err(Malformed("has more spans than a chunk may have"));
     }
     for (timing, count) in timings.iter_mut().zip(counts) {
-        timing.spans.reserve_exact(count);
+        timing.spans = Spans::with_capacity(count);
         for _ in 0..count {
             let phase = usize::from(dec.byte()?);
             let phase = *Phase::ALL.get(phase).ok_or(Malformed("has a phase of an unknown kind"))?;
@@ -185,7 +185,7 @@ mod tests {
                     dur_us: 900,
                     loss: Some(0.5),
                     samples: 32,
-                    spans: vec![PhaseSpan { phase: Phase::Wait, start_us: 1, dur_us: 2 }],
+                    spans: [PhaseSpan { phase: Phase::Wait, start_us: 1, dur_us: 2 }].into(),
                     hidden_us,
                 }),
             },

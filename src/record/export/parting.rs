@@ -111,7 +111,7 @@ mod tests {
     use crate::domain::time::HostTime;
 
     fn held(rank: u32, step: u64, wait_us: u32) -> Held {
-        let spans = vec![PhaseSpan { phase: Phase::Wait, start_us: 0, dur_us: wait_us }];
+        let spans = [PhaseSpan { phase: Phase::Wait, start_us: 0, dur_us: wait_us }].into();
         let timing =
             StepTiming { step, start: HostTime(0), dur_us: 100, loss: None, samples: 0, spans, hidden_us: 0 };
         Held { id: Rank(rank).into(), arrived: Stamp(0), timing }

@@ -16,7 +16,7 @@ use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::run::{JobKind, Placement, Slot};
 use crate::domain::sync::Code;
 use crate::domain::time::{HostTime, Stamp};
-use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
+use crate::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
 
 /// Ranks that are told apart.
 const MOST_RANKS: u32 = 1 << 16;
@@ -167,7 +167,7 @@ impl<'a> Trace<'a> {
             dur_us: micros(to_ns.saturating_sub(from_ns)),
             loss: event.args.get("loss").real().map(|loss| loss as f32),
             samples: u32::try_from(samples).unwrap_or(u32::MAX),
-            spans: Vec::new(),
+            spans: Spans::default(),
             hidden_us: u32::try_from(hidden).unwrap_or(u32::MAX),
         };
         if let Some(before) = self.open.insert(rank, Open { timing, from_ns }) {

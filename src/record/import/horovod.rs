@@ -313,7 +313,7 @@ impl<'a> Timeline<'a> {
                 dur_us: length(start, ended),
                 loss: None,
                 samples: 0,
-                spans: part.spans,
+                spans: part.spans.into(),
                 hidden_us: part.hidden_us,
             };
             self.target()?.step(Rank(rank), timing)?;

@@ -455,7 +455,7 @@ impl Part {
             dur_us: micros(self.span.1 - self.span.0),
             loss: None,
             samples: 0,
-            spans,
+            spans: spans.into(),
             hidden_us: micros(hidden),
         };
         (timing, crowded)

@@ -60,7 +60,7 @@ impl Timeline {
             dur_us: whole,
             loss: told.loss,
             samples: told.samples as u32,
-            spans: spans.to_vec(),
+            spans: spans.into(),
             hidden_us: u32::try_from(still.hidden / 1000).unwrap_or(u32::MAX),
         }
     }

@@ -17,7 +17,7 @@ use hvtui::domain::outcome::{RunEnd, RunOutcome};
 use hvtui::domain::plausible;
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
-use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
+use hvtui::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -124,7 +124,7 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
 
 pub(crate) fn step_timing(step: u64, start: HostTime, rank: u32) -> StepTiming {
     let jitter = (step as u32).wrapping_mul(2_654_435_761).wrapping_add(rank * 77) % 900;
-    let mut spans = Vec::new();
+    let mut spans = Spans::default();
     let mut at = 0;
     for (phase, dur_us) in
         Phase::ALL.into_iter().zip([2_000 + jitter, 50_000 + jitter, 90_000, 4_000 - jitter, 9_000, 3_000])
@@ -237,7 +237,7 @@ fn timing() -> impl Strategy<Value = StepTiming> {
             dur_us,
             loss,
             samples,
-            spans,
+            spans: spans.into(),
             hidden_us,
         })
 }

@@ -98,7 +98,8 @@ fn what_no_step_of_a_run_tells_is_no_0() {
         (timing.samples, timing.hidden_us) = (0, 0);
         // one step alone tells a phase, another one another phase, and the rest none
         let told = [(7, Phase::Forward), (9, Phase::Backward)];
-        timing.spans.retain(|span| told.contains(&(timing.step, span.phase)));
+        let told = timing.spans.iter().filter(|span| told.contains(&(timing.step, span.phase)));
+        timing.spans = told.copied().collect();
     });
     let of = |format: &str| exported_of(&run, format, &steps("9-")).0;
     let csv = String::from_utf8(of("csv")).unwrap();
@@ -145,7 +146,8 @@ fn the_wait_that_hooks_tell_is_parted() {
     let whole = |timing: &mut StepTiming| {
         let rest = |span: &PhaseSpan| matches!(span.phase, Phase::Wait | Phase::Transfer);
         let length = timing.spans.iter().filter(|span| rest(span)).map(|span| span.dur_us).sum();
-        timing.spans.retain(|span| span.phase != Phase::Transfer);
+        let told = timing.spans.iter().filter(|span| span.phase != Phase::Transfer);
+        timing.spans = told.copied().collect();
         let wait = timing.spans.iter_mut().find(|span| span.phase == Phase::Wait);
         wait.unwrap().dur_us = length;
     };

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::domain::ids::Rank;
+use crate::domain::recent_steps::Arrived;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
-use crate::domain::timing::StepTiming;
 use crate::domain::world::{LoggedLine, RankState, RunState};
 use crate::tui::core::{Level, PlayCommand};
 use crate::tui::screens::Model;
@@ -69,7 +69,7 @@ fn events<'a>(
     let (playhead, rank) = (model.moment(), of.placement.rank);
     let ahead = model.ui.replay.timeline_ahead.as_deref();
     let clock = model.world.hosts.get(&of.placement.host).map(|host| &host.clock);
-    let of_step = move |(arrived, step): &'a (Stamp, Arc<StepTiming>)| {
+    let of_step = move |(arrived, step): &'a Arrived| {
         let begin = clock
             .and_then(|clock| clock.stamp(step.start))
             .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::Arc;
 
 use ratatui::style::Modifier;
 
@@ -13,6 +12,7 @@ use crate::domain::hooks::StepsBy;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::PastSample;
 use crate::domain::phase_window::PhaseWindow;
+use crate::domain::recent_steps::Arrived;
 use crate::domain::text::sanitize;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::{Phase, StepTiming};
@@ -369,7 +369,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// The steps that one tells after the moment.
-    pub(super) fn steps(&self, number: Rank) -> &'a [(Stamp, Arc<StepTiming>)] {
+    pub(super) fn steps(&self, number: Rank) -> &'a [Arrived] {
         self.after.map_or(&[], |after| after.steps(number, self.moment))
     }
 
@@ -391,7 +391,7 @@ impl<'a> Ahead<'a> {
 
 /// Those of the steps that lie in the window.
 pub(super) fn placed<'a>(
-    steps: impl Iterator<Item = &'a (Stamp, Arc<StepTiming>)>,
+    steps: impl Iterator<Item = &'a Arrived>,
     host: Option<&HostState>,
     part: Part,
 ) -> Vec<Placed<'a>> {
@@ -400,7 +400,7 @@ pub(super) fn placed<'a>(
         let begin = host
             .and_then(|host| host.clock.stamp(step.start))
             .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));
-        (share(begin), share(begin.plus_micros(i64::from(step.dur_us))), &**step)
+        (share(begin), share(begin.plus_micros(i64::from(step.dur_us))), step)
     });
     placed.skip_while(|(_, to, _)| *to < 0.0).take_while(|(from, ..)| *from < 1.0).collect()
 }
