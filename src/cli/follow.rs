@@ -115,8 +115,7 @@ async fn stream(
     let (mut tick, began) = (time::interval(PATIENCE / 2), clock::now());
     let mut look = time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told_to_stop = false;
-    let mut told_closed = false;
+    let (mut told_to_stop, mut told_closed) = (false, false);
     tick.tick().await;
     loop {
         if let (false, Some(run), Some(_)) = (told_closed, &run, &screen.closed) {

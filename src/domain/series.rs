@@ -165,12 +165,7 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
     }
 
     /// What the points from the first to the last of these places tell, or the next one that reaches back to `to`.
-    pub(super) fn told(
-        &self,
-        (first, last): (i64, i64),
-        to: Stamp,
-        reach: impl Fn(&P) -> i64,
-    ) -> Option<P> {
+    pub(super) fn told(&self, (first, last): (i64, i64), to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
         let empty = P::default();
         let mut known = self.span(first, last).filter(|(_, point)| **point != empty);
         if let Some((_, point)) = known.next() {
@@ -242,7 +237,8 @@ mod tests {
 
     #[test]
     fn how_long_points_last_is_known_before_they_are_told() {
-        for (length, most) in [(0, 4), (199_999, 4), (200_000, 4), (3_600_000_000, 64), (3_600_000_000, 256)] {
+        for (length, most) in [(0, 4), (199_999, 4), (200_000, 4), (3_600_000_000, 64), (3_600_000_000, 256)]
+        {
             let mut series = Series::new(Stamp(0), most);
             take(&mut series, length, 1);
             assert_eq!(width_after(length, most), series.width_us(), "{length} {most}");

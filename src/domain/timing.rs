@@ -294,7 +294,9 @@ mod tests {
             assert_eq!(Spans::from(list.clone()), spans);
             assert_eq!(matches!(spans.0, Held::Few(..)), count as usize <= FEW);
             let mut reserved = Spans::with_capacity(count as usize);
-            list.iter().for_each(|span| reserved.push(*span));
+            for span in &list {
+                reserved.push(*span);
+            }
             assert_eq!(reserved, spans);
             assert_eq!(format!("{spans:?}"), format!("{list:?}"));
             assert!(std::iter::zip(&spans, &list).all(|(one, other)| one == other));

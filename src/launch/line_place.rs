@@ -1,9 +1,12 @@
 //! Where a launcher's line says that its ranks go, and whether the launch that was made of it says something else. Pure.
 
+use std::net::IpAddr;
+
 use super::host_list;
 use super::request::{ALL_SLOTS, LaunchRequest, PlacementSpec};
 use crate::domain::ids::HostId;
 use crate::domain::units::counted;
+use crate::domain::world::World;
 
 /// What `line` says of the places of its ranks and `taken`, which was made of it, does not follow: `hosts a:2,b:2`, or `2 ranks
 /// on 1 host`. `None` where both agree, and where the line leaves it open.
@@ -25,6 +28,36 @@ pub fn passed_over(line: &LaunchRequest, taken: &LaunchRequest) -> Option<String
         }
         _ => None,
     }
+}
+
+/// A request with the names of the hosts that it means; `None` where it may mean any.
+pub fn named(request: &LaunchRequest, world: &World) -> Option<LaunchRequest> {
+    let mut request = request.clone();
+    let written: Vec<&mut HostId> = match &mut request.place {
+        PlacementSpec::Hosts { hosts, .. } => hosts.iter_mut().map(|(host, _)| host).collect(),
+        PlacementSpec::Picks(picks) => picks.iter_mut().map(|pick| &mut pick.host).collect(),
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => Vec::new(),
+    };
+    for host in written {
+        *host = name_of(host, world)?;
+    }
+    Some(request)
+}
+
+/// The name of a host that is written by it, or by the address at which it is reached.
+fn name_of(written: &HostId, world: &World) -> Option<HostId> {
+    let text = written.as_str();
+    if world.hosts.contains_key(written) {
+        return Some(written.clone());
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        let address = |host: &HostId| world.hosts[host].info.as_ref()?.ssh_server_address;
+        let is_it = |host: &&HostId| address(host).is_some_and(|at| at.to_canonical() == ip.to_canonical());
+        return world.hosts.keys().find(is_it).cloned();
+    }
+    // another name of DNS may be that of any host
+    let is_name = !text.contains('.') && !matches!(text, "localhost" | "local");
+    is_name.then(|| written.clone())
 }
 
 /// Whether both name the same hosts with the same numbers of ranks, in whatever order.

@@ -104,12 +104,12 @@ mod tests {
     #[test]
     fn what_is_not_wanted_any_more_is_not_made() {
         for threads in [1, 2, 4] {
-            let (made, mut taken) = (AtomicUsize::new(0), 0);
-            let make = |_: usize| made.fetch_add(1, Ordering::Relaxed);
+            let (count, mut taken) = (AtomicUsize::new(0), 0);
+            let make = |_: usize| count.fetch_add(1, Ordering::Relaxed);
             let is_whole = in_order(threads, 1_000_000, make, &mut |number| number < 5, &mut |_| taken += 1);
             assert!(!is_whole && taken == 5, "{threads} threads, {taken}");
-            let made = made.into_inner();
-            assert!(made <= 5 + threads, "{threads} threads made {made}");
+            let all = count.into_inner();
+            assert!(all <= 5 + threads, "{threads} threads made {all}");
         }
     }
 

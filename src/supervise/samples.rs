@@ -273,7 +273,9 @@ impl Notes {
         let head = boot().map(|boot| head_of(boot, period_us));
         let head = head.ok_or_else(|| failed(&self.dir, "write", io::ErrorKind::Unsupported.into()))?;
         let mut content = head.to_vec();
-        kept.iter().for_each(|record| content.extend_from_slice(record.bytes));
+        for record in &kept {
+            content.extend_from_slice(record.bytes);
+        }
         self.dir.replace_with(SAMPLES, &content)?;
         self.file = self.dir.append(SAMPLES)?;
         (self.bytes, self.samples, self.period_us) = (bytes, samples, period_us);

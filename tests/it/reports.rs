@@ -223,7 +223,10 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
     assert_eq!(person.run(&["report", "last"]).status.code(), Some(64), "there is no run");
     for command in ["logs", "attach"] {
         let none = text(&person.run(&[command]).stderr);
-        assert!(none.starts_with("hvtui: no run is recorded here ") && none.contains("; start one: "), "{none}");
+        assert!(
+            none.starts_with("hvtui: no run is recorded here ") && none.contains("; start one: "),
+            "{none}"
+        );
     }
     for command in [&["report", "/dev/null"][..], &["export", "/dev/null", "--to", "csv"]] {
         let device = person.run(command);

@@ -138,9 +138,9 @@ fn has_text(run: &ListedRun<'_>, field: TextField, text: &str) -> bool {
         TextField::Kind => contains(run.spec.kind.name()),
         TextField::Git => run.spec.code.as_ref().is_some_and(|code| {
             let is_of = |commit: &String| !text.is_empty() && commit.starts_with(text);
-            let is_on = |branch: &String| !text.is_empty() && branch.to_lowercase().starts_with(text);
+            let of_branch = |branch: &String| !text.is_empty() && branch.to_lowercase().starts_with(text);
             code.commit.as_ref().is_some_and(is_of)
-                || code.branch.as_ref().is_some_and(is_on)
+                || code.branch.as_ref().is_some_and(of_branch)
                 || text == "changed" && code.dirty.is_some()
         }),
         TextField::Any => name() || contains(run.spec.id.as_str()) || command() || host(),

@@ -122,7 +122,9 @@ impl Phases {
         let start = reader.chunk_span(chunk).map(|(start, _)| start);
         if start.is_some_and(|start| start <= window.part().until) {
             let steps = reader.load_untimed(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
-            steps.iter().for_each(|envelope| window.take(envelope));
+            for envelope in &steps {
+                window.take(envelope);
+            }
             self.reading = Some((window, chunk + 1));
             return None;
         }

@@ -2,7 +2,6 @@
 //! files: a host file's text comes from outside.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, RunOptions};
@@ -154,38 +153,9 @@ pub(super) fn read(
 
 /// That the `on` field counts before the places of the line. What may mean the same hosts is not told.
 fn passed_over(line: &LaunchRequest, request: &LaunchRequest, world: &World) -> Option<String> {
-    let words = line_place::passed_over(&named(line, world)?, &named(request, world)?)?;
+    let words =
+        line_place::passed_over(&line_place::named(line, world)?, &line_place::named(request, world)?)?;
     Some(format!("the field on counts before the line's {words}: empty it to take those of the line."))
-}
-
-/// A request with the names of the hosts that it means; `None` where it may mean any.
-fn named(request: &LaunchRequest, world: &World) -> Option<LaunchRequest> {
-    let mut request = request.clone();
-    let written: Vec<&mut HostId> = match &mut request.place {
-        PlacementSpec::Hosts { hosts, .. } => hosts.iter_mut().map(|(host, _)| host).collect(),
-        PlacementSpec::Picks(picks) => picks.iter_mut().map(|pick| &mut pick.host).collect(),
-        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => Vec::new(),
-    };
-    for host in written {
-        *host = name_of(host, world)?;
-    }
-    Some(request)
-}
-
-/// The name of a host that is written by it, or by the address at which it is reached.
-fn name_of(written: &HostId, world: &World) -> Option<HostId> {
-    let text = written.as_str();
-    if world.hosts.contains_key(written) {
-        return Some(written.clone());
-    }
-    if let Ok(ip) = text.parse::<IpAddr>() {
-        let address = |host: &HostId| world.hosts[host].info.as_ref()?.ssh_server_address;
-        let is_it = |host: &&HostId| address(host).is_some_and(|at| at.to_canonical() == ip.to_canonical());
-        return world.hosts.keys().find(is_it).cloned();
-    }
-    // another name of DNS may be that of any host
-    let is_name = !text.contains('.') && !matches!(text, "localhost" | "local");
-    is_name.then(|| written.clone())
 }
 
 /// The host that is not known, or likely misspelt, where too few of its slots are picked.

@@ -459,7 +459,7 @@ pub fn printed_at(model: &Model, run: &RunState, line: &LoggedLine) -> (Stamp, b
 /// stay in theirs, also one of which no time is known.
 pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> VecDeque<Fold> {
     let ranks = run.ranks.len();
-    let places = |fold: &Fold| -> Vec<usize> {
+    let ranks_of = |fold: &Fold| -> Vec<usize> {
         fold.ranks.keys().map(|rank| rank.0 as usize).filter(|place| *place < ranks).collect()
     };
     let mut times: Vec<Stamp> = Vec::with_capacity(folds.len());
@@ -467,7 +467,7 @@ pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> V
     let mut next = vec![Stamp(i64::MAX); ranks];
     for fold in folds.iter().rev() {
         let (at, is_known) = printed_at(model, run, &fold.line);
-        let places = places(fold);
+        let places = ranks_of(fold);
         let behind = places.iter().map(|place| next[*place]).min().filter(|_| !is_known);
         let at = behind.map_or(at, |behind| at.min(behind));
         for place in places {
@@ -476,18 +476,18 @@ pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> V
         times.push(at);
     }
     let mut newest = vec![Stamp(i64::MIN); ranks];
-    let mut timed: Vec<(Stamp, Fold)> = Vec::with_capacity(folds.len());
+    let mut rows: Vec<(Stamp, Fold)> = Vec::with_capacity(folds.len());
     for (fold, at) in folds.into_iter().zip(times.into_iter().rev()) {
-        let places = places(&fold);
+        let places = ranks_of(&fold);
         let before = places.iter().map(|place| newest[*place]).max();
         let at = before.map_or(at, |before| at.max(before));
         for place in places {
             newest[place] = at;
         }
-        timed.push((at, fold));
+        rows.push((at, fold));
     }
-    timed.sort_by_key(|(at, _)| *at);
-    timed.into_iter().map(|(_, fold)| fold).collect()
+    rows.sort_by_key(|(at, _)| *at);
+    rows.into_iter().map(|(_, fold)| fold).collect()
 }
 
 /// What is to be copied: the line that the search has come to, else what the pane shows; how many lines that is, and how
