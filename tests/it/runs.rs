@@ -269,7 +269,7 @@ fn a_notice_covers_no_line_of_a_report() {
     let mut story = listed();
     let effects = press(&mut story, "jjI");
     let [Effect::Report(of)] = &effects[..] else { panic!("{effects:?}") };
-    let words: String = (1..=35).map(|line| format!("line {line}\n")).collect();
+    let words = (1..=35).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n") + "\n";
     story.send(Msg::ReportTold(of.clone(), Reported::Done(words.into(), Vec::new())));
     story.send(Msg::Resize(80, 24));
     story.model.ui.toasts.clear();
