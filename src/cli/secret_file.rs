@@ -118,7 +118,7 @@ mod tests {
     fn what_others_may_read_is_refused_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tokens");
-        assert_eq!(read(&path).unwrap_err().code, Code::Usage);
+        assert_eq!(read(&path).unwrap_err().code, Code::Io);
         assert!(read(dir.path()).unwrap_err().message.ends_with("is no file"));
         std::fs::write(&path, "A=hunter2\n").unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
