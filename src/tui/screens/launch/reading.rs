@@ -2,6 +2,7 @@
 //! files: a host file's text comes from outside.
 
 use std::collections::BTreeMap;
+use std::mem::take;
 
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, RunOptions};
@@ -133,17 +134,30 @@ pub(super) fn read(
                 let part = error.part();
                 faults.push(match misspelt(&error, world) {
                     Some(why) => Fault::new(Field::On, why),
+                    None if matches!(error, RequestError::MoreThanPicked { .. })
+                        && names_hosts(line.as_ref()) =>
+                    {
+                        let why = format!("{}, or empty the field on: the line has hosts", error.at_field());
+                        Fault::new(Field::Ranks, why)
+                    }
                     None => Fault::new(field_of(part), error.at_field()),
                 });
-                match part {
-                    Part::Ranks => written.np = None,
-                    Part::Place => (written.hosts, written.gpus) = (None, None),
-                    Part::Env => written.env = &[],
-                    Part::Workdir => written.workdir = None,
+                // where nothing was written, the fault is of the line, and would come again
+                let was_written = match part {
+                    Part::Ranks if written.np.is_some() => written.np.take().is_some(),
+                    // the line's own number, which does not fit the place
+                    Part::Ranks | Part::Place => {
+                        written.hosts.take().is_some() | written.gpus.take().is_some()
+                    }
+                    Part::Env => !take(&mut written.env).is_empty(),
+                    Part::Workdir => written.workdir.take().is_some(),
                     // any will do: there is a fault
-                    Part::Image => written.container.image = Some("image"),
-                    Part::Volumes => written.container.volumes = &[],
-                    Part::Command | Part::Options => break Outcome::Faults(faults),
+                    Part::Image => written.container.image.replace("image") != Some("image"),
+                    Part::Volumes => !take(&mut written.container.volumes).is_empty(),
+                    Part::Command | Part::Options => false,
+                };
+                if !was_written {
+                    break Outcome::Faults(faults);
                 }
             }
         }
@@ -156,6 +170,10 @@ fn passed_over(line: &LaunchRequest, request: &LaunchRequest, world: &World) -> 
     let words =
         line_place::passed_over(&line_place::named(line, world)?, &line_place::named(request, world)?)?;
     Some(format!("the field on counts before the line's {words}: empty it to take those of the line."))
+}
+
+fn names_hosts(line: Option<&LaunchRequest>) -> bool {
+    line.is_some_and(|line| matches!(line.place, PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_)))
 }
 
 /// The host that is not known, or likely misspelt, where too few of its slots are picked.
@@ -374,6 +392,25 @@ mod tests {
         assert_eq!(asked("own").map(|(view, _)| view), Ok(GpuView::Own));
         assert_eq!(asked("2").map(|(_, each)| each), Ok(2));
         assert_eq!(asked("x"), Err(vec![Field::Gpus]));
+    }
+
+    #[test]
+    fn a_line_whose_number_of_ranks_does_not_fit_the_field_on_is_a_fault_and_no_more() {
+        let faults = |line: &str, on: &str| {
+            let mut form = LaunchForm::default();
+            form.set(Field::Command, line);
+            form.set(Field::On, on);
+            match read(&form, &BTreeMap::new(), &World::default(), &Here::default()).outcome {
+                Outcome::Faults(faults) => faults.iter().map(|fault| fault.field).collect::<Vec<_>>(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for line in ["mpirun -np 4 -H a:2,b:2 x", "mpirun -np 3 hostname", "horovodrun -np 4 python3 x.py"] {
+            assert_eq!(faults(line, "a:0 b:0"), [Field::Ranks], "{line}");
+        }
+        let line = "torchrun --nnodes=2 --nproc_per_node=2 x.py";
+        assert_eq!(faults(line, "-H a:2"), [Field::Ranks]);
+        assert_eq!(faults("mpirun -np 4 x", "a:0 a:0").len(), 1, "what is wrong with the field itself");
     }
 
     #[test]
