@@ -238,8 +238,7 @@ impl Place<'_> {
             let first = found.next().unwrap_or_else(|| find(program));
             let any = if first.is_ok() { first } else { found.find(Result::is_ok).unwrap_or(first) };
             any.map_err(|error| {
-                let remedy =
-                    "install it there as on the other hosts, or add its folder to PATH in the host's env";
+                let remedy = "install it there, or add its folder to PATH in the host's env";
                 // a path that the launch sets is for the launch to correct
                 let names = program.split('|').filter(|_| !engine.env().contains_key("PATH"));
                 match { names }.find_map(|name| self.hint(name, engine.env(), &cwd)) {

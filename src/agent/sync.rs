@@ -212,6 +212,25 @@ fn class(error: &SyncError) -> RefusalClass {
             RefusalClass::Permission
         }
         SyncError::Hole { .. } | SyncError::Manifest { .. } => RefusalClass::Fault,
+        // what a person has to clear there, or to ask for in another place
+        SyncError::Target { .. } | SyncError::InTheWay { .. } => RefusalClass::Usage,
         _ => RefusalClass::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_way_is_for_the_user_and_what_passes_is_not() {
+        let path = std::path::PathBuf::from("/root/proj/out.txt");
+        let target = SyncError::Target { path: path.clone(), fault: "is a mount point".to_owned() };
+        assert_eq!(class(&target), RefusalClass::Usage);
+        let in_the_way = SyncError::InTheWay { path: path.clone(), fault: "is a file there" };
+        assert_eq!(class(&in_the_way), RefusalClass::Usage);
+        assert_eq!(class(&SyncError::InUse { path: path.clone(), pid: 7 }), RefusalClass::Unavailable);
+        let full = SyncError::NoSpace { path, needed: 2, free: 1, kept: "" };
+        assert_eq!(class(&full), RefusalClass::Unavailable);
     }
 }

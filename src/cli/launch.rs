@@ -21,7 +21,7 @@ use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::container::WrittenContainer;
 use crate::launch::paste::{self, Launcher, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
-use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, Since};
+use crate::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, Since, SlotName};
 use crate::launch::words::Caret;
 use crate::launch::{folder, host_list, line_place, names, pasted_request, srun};
 use crate::launcher::code::CodeFinder;
@@ -59,7 +59,8 @@ pub fn asked(
     file: &HostsFile,
     paths: &Paths,
 ) -> Result<Asked, Failure> {
-    let pasted = pasted(&args.command).map_err(|fault| Failure::usage(fault.to_string()))?;
+    let command = recipe_command(args, file).unwrap_or(&args.command);
+    let pasted = pasted(command).map_err(|fault| Failure::usage(fault.to_string()))?;
     if let Some(Launcher::Watch { every_ms }) = pasted.as_ref().map(|pasted| &pasted.launcher) {
         return Ok(Asked::Watch(*every_ms as f64 / 1000.0));
     }
@@ -145,13 +146,19 @@ fn base(
         let gpu_mask = again.gpu_mask.clone().filter(|_| !is_other && args.command.is_empty());
         Some(LaunchRequest { since: since(&reader, &spec), gpu_mask, ..again })
     } else if let Some(name) = &args.recipe {
-        Some(recipe(name, &file.recipes)?)
+        let recipe = recipe(name, &file.recipes)?;
+        Some(match pasted.filter(|_| args.command.is_empty()) {
+            Some(line) => over_line(recipe, pasted_line(line, args)?)
+                .map_err(|error| Failure::usage(format!("--recipe {name}: {error}")))?,
+            None => from_recipe(recipe),
+        })
     } else {
         None
     };
     match (pasted, &mut base) {
         (Some(pasted), None) => base = Some(pasted_line(pasted, args)?),
-        (None, Some(base)) if !args.command.is_empty() => {
+        (_, Some(_)) if args.command.is_empty() => {}
+        (None, Some(base)) => {
             base.command.clone_from(&args.command);
             // Both were those of the other command.
             (base.name, base.kind) = (None, None);
@@ -163,7 +170,7 @@ fn base(
             let text = "a launcher's line can not be joined with --recipe or --again: leave one of them out";
             return Err(Failure::usage(text));
         }
-        _ => {}
+        (None, None) => {}
     }
     Ok(base)
 }
@@ -183,8 +190,14 @@ pub(super) fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchReque
     Ok(pasted_request::request(pasted, hostfile, script.as_deref(), args.delegate, variable))
 }
 
+/// The command of the recipe that is asked for, unless another one is written; `None` for an unknown recipe.
+fn recipe_command<'a>(args: &RunArgs, file: &'a HostsFile) -> Option<&'a [String]> {
+    let name = args.recipe.as_ref().filter(|_| args.command.is_empty())?;
+    file.recipes.iter().find(|recipe| recipe.name == *name).map(|recipe| recipe.command.as_slice())
+}
+
 /// A saved launch by its name.
-fn recipe(name: &str, recipes: &[Recipe]) -> Result<LaunchRequest, Failure> {
+fn recipe<'a>(name: &str, recipes: &'a [Recipe]) -> Result<&'a Recipe, Failure> {
     let Some(recipe) = recipes.iter().find(|recipe| recipe.name == name) else {
         let known: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
         let hint = match closest(name, known.iter().copied()) {
@@ -197,7 +210,50 @@ fn recipe(name: &str, recipes: &[Recipe]) -> Result<LaunchRequest, Failure> {
     if let Some(sync) = &recipe.sync {
         sync_plan(sync).map_err(Failure::usage)?;
     }
-    Ok(from_recipe(recipe))
+    Ok(recipe)
+}
+
+/// What a recipe launches whose command is a launcher's line, as in the Launch form: what the recipe says beside the line
+/// counts before it.
+fn over_line(recipe: &Recipe, mut line: LaunchRequest) -> Result<LaunchRequest, RequestError> {
+    line.options.environment = recipe.environment.over(&line.options.environment);
+    let volumes: Vec<String> = match &recipe.container {
+        Some(container) => container.volumes.iter().map(ToString::to_string).collect(),
+        None => Vec::new(),
+    };
+    if let Some(container) = line.options.container.as_mut().filter(|_| !volumes.is_empty()) {
+        container.volumes.clear();
+    }
+    let (np, picks) = match &recipe.place {
+        RecipeWhere::Count(count) => (*count, None),
+        RecipeWhere::Picks(picks) => (None, Some(picks).filter(|picks| !picks.is_empty())),
+    };
+    let gpus = picks.map(|picks| picks.iter().map(pick_text).collect::<Vec<_>>().join(";"));
+    let env: Vec<String> = recipe.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let written = Written {
+        name: Some(&recipe.name),
+        kind: recipe.kind,
+        np,
+        gpus: gpus.as_deref(),
+        env: &env,
+        workdir: recipe.workdir.as_deref(),
+        container: WrittenContainer {
+            image: recipe.container.as_ref().map(|container| container.image.as_str()),
+            volumes: &volumes,
+            arguments: &[],
+        },
+        sync: from_recipe(recipe).options.sync,
+        ..Written::default()
+    };
+    read::read(&written, Some(line), |_| None)
+}
+
+/// A slot as `--gpus` takes it.
+fn pick_text(pick: &Pick) -> String {
+    match &pick.slot {
+        SlotName::Index(index) => format!("{}:{index}", pick.host),
+        SlotName::Uuid(uuid) => format!("{}:{uuid}", pick.host),
+    }
 }
 
 /// What a recipe launches.
@@ -462,13 +518,16 @@ mod tests {
     use crate::cli::args::{Cli, Command, horovodrun_spellings};
 
     fn ask(line: &str) -> Result<LaunchRequest, Failure> {
+        ask_with(line, &HostsFile::this_machine())
+    }
+
+    fn ask_with(line: &str, file: &HostsFile) -> Result<LaunchRequest, Failure> {
         let words = shlex::split(line).unwrap().into_iter().map(Into::into);
         match Cli::try_parse_from(horovodrun_spellings(words)).unwrap().command {
             Some(Command::Run(args)) => {
-                let file = HostsFile::this_machine();
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };
-                match asked(&args, &BTreeMap::new(), &file, &paths)? {
+                match asked(&args, &BTreeMap::new(), file, &paths)? {
                     Asked::Launch(launch) => Ok(launch.request),
                     Asked::Watch(seconds) => panic!("watch every {seconds} s"),
                 }
@@ -493,6 +552,54 @@ mod tests {
         let hosts = vec![(HostId::from("a"), 2), (HostId::from("b"), 2)];
         assert_eq!(asked.place, PlacementSpec::Hosts { hosts, np: Some(4) });
         assert_eq!((asked.options.interface.as_deref(), asked.command.len()), (Some("eth0"), 2));
+    }
+
+    #[test]
+    fn the_line_of_a_recipe_is_understood() {
+        let with = |recipe: &str| {
+            let host = "[[host]]\nname = \"a\"\naddress = \"local\"\nslots = 2\n";
+            let text = format!("{host}[[recipe]]\nname = \"r\"\n{recipe}\n");
+            crate::config::parse(Path::new("hosts.toml"), text, Path::new("/")).unwrap()
+        };
+        let asked = |recipe: &str, options: &str| {
+            ask_with(&format!("hvtui run --recipe r {options}"), &with(recipe)).unwrap()
+        };
+        let torchrun = "command = \"torchrun --nnodes=2 --nproc_per_node=1 ddp.py\"";
+        let line = "hvtui run -- torchrun --nnodes=2 --nproc_per_node=1 ddp.py";
+        let by_line = ask_with(line, &with(torchrun)).unwrap();
+        let by_recipe = asked(torchrun, "");
+        assert_eq!(by_recipe.place, PlacementSpec::Nodes { nodes: 2, each: Some(1) });
+        assert_eq!(by_recipe, LaunchRequest { name: Some("r".to_owned()), ..by_line });
+        assert_eq!(asked(torchrun, "-np 2").place, PlacementSpec::Count(Some(2)), "options count before it");
+
+        let mpirun = "command = [\"mpirun\", \"-np\", \"2\", \"-H\", \"a:2\", \"hostname\"]";
+        let by_recipe = asked(mpirun, "");
+        assert_eq!((by_recipe.kind, by_recipe.command), (Some(JobKind::Mpi), vec!["hostname".to_owned()]));
+        let hosts = vec![(HostId::from("a"), 2)];
+        assert_eq!(by_recipe.place, PlacementSpec::Hosts { hosts, np: Some(2) });
+
+        let beside = "kind = \"horovod\"\nworkdir = \"~/x\"\nenv = { LR = \"1\" }\n\
+                      image = \"img:1\"\nvolumes = [\"/data:/data:ro\"]\npicks = [\"a:0\", \"a:1\"]";
+        let by_recipe = asked(&format!("{mpirun}\n{beside}"), "");
+        assert_eq!((by_recipe.kind, by_recipe.workdir.as_deref()), (Some(JobKind::Horovod), Some("~/x")));
+        assert_eq!(by_recipe.env.get("LR").map(String::as_str), Some("1"));
+        let pick = |slot| Pick { host: HostId::from("a"), slot: SlotName::Index(slot) };
+        assert_eq!(by_recipe.place, PlacementSpec::Picks(vec![pick(0), pick(1)]));
+        let container = by_recipe.options.container.unwrap();
+        assert_eq!((container.image.as_str(), container.volumes.len()), ("img:1", 1));
+
+        let activated = asked(&format!("{mpirun}\nconda = \"train\""), "").options.environment;
+        assert_eq!(activated.conda.as_deref(), Some("train"));
+
+        let other = ask_with("hvtui run --recipe r -- python3 t.py", &with(mpirun)).unwrap();
+        assert_eq!((other.kind, other.command.len()), (None, 2), "another command is launched in its place");
+        let refused = |recipe: &str| ask_with("hvtui run --recipe r", &with(recipe)).unwrap_err().message;
+        let said = refused("command = \"torchrun --npoc_per_node=3 ddp.py\"");
+        assert!(said.contains("`--nproc_per_node` may be meant"), "{said}");
+        let said = refused(&format!("{mpirun}\npicks = [\"a:0\"]"));
+        assert!(said.starts_with("--recipe r: -np 2 with 1 picked slot"), "{said}");
+        let failure = ask_with("hvtui run --recipe x", &with(mpirun)).unwrap_err();
+        assert!(failure.message.contains("no such recipe"), "{failure}");
     }
 
     #[test]

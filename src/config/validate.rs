@@ -376,21 +376,13 @@ pub(super) fn validate_max_silence(silence: &Text) -> Checked<u64> {
     })
 }
 
-/// How a recipe's command is started.
+/// How a recipe's command is started, as `--kind` takes it.
 pub(super) fn validate_kind(kind: &Text) -> Checked<JobKind> {
-    match kind.get_ref().as_str() {
-        "native" => Ok(JobKind::Native),
-        "plain" => Ok(JobKind::Plain),
-        other @ ("torch" | "horovod" | "mpi" | "tensorflow" | "slurm") => Err(Problem::new(
-            kind.span(),
-            format!("not supported yet: kind `{other}`"),
-            "this version starts `native` and `plain` jobs",
-        )),
-        other => {
-            let title = format!("unknown kind `{other}`");
-            Err(Problem::new(kind.span(), title, "write `native` or `plain`"))
-        }
-    }
+    let text = kind.get_ref();
+    JobKind::named(text).ok_or_else(|| {
+        let title = format!("unknown kind `{text}`");
+        Problem::new(kind.span(), title, known("kinds", text, &JobKind::ALL.map(JobKind::name)))
+    })
 }
 
 /// A command of at least one word.

@@ -334,6 +334,11 @@ impl Matrix {
         self.rows.iter().flat_map(|row| row.verdicts.values()).filter(|verdict| verdict.mark == mark).count()
     }
 
+    /// How many checks have this mark on some host.
+    pub fn checks(&self, mark: Mark) -> usize {
+        self.rows.iter().filter(|row| row.verdicts.values().any(|verdict| verdict.mark == mark)).count()
+    }
+
     /// How many hosts have not told of some check.
     pub fn due(&self) -> usize {
         let told = |host: &&HostId| self.rows.iter().all(|row| row.verdicts.contains_key(*host));

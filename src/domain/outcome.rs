@@ -123,6 +123,7 @@ impl RunOutcome {
                 RefusalClass::Permission => PERMISSION,
                 RefusalClass::Fault => BUG,
                 RefusalClass::Unwanted => STOPPED,
+                RefusalClass::Usage => USAGE,
             },
         }
     }
@@ -130,6 +131,8 @@ impl RunOutcome {
 
 /// A run failed, and no rank's code tells it.
 const FAILED: u8 = 1;
+/// `EX_USAGE`: what is asked for can't be carried out.
+const USAGE: u8 = 64;
 /// `EX_UNAVAILABLE`: a host can't be reached, or lacks what is needed for now.
 pub const UNREACHABLE: u8 = 69;
 /// `EX_SOFTWARE`: a fault of hvtui.
@@ -280,15 +283,15 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_contract() {
-        use RefusalClass::{Busy, Command, Fault, Io, Permission, Unavailable, Unknown};
+        use RefusalClass::{Busy, Command, Fault, Io, Permission, Unavailable, Unknown, Usage};
         let of = |end| RunOutcome::new(end, "").exit_code();
         let ends = [RunEnd::Finished, RunEnd::Failed, RunEnd::Unreachable, RunEnd::Busy, RunEnd::Silent];
         assert_eq!(ends.map(of), [0, 1, 69, 75, 124]);
         assert_eq!([RunEnd::Stopped, RunEnd::StoppedElsewhere, RunEnd::Unknown].map(of), [130, 130, 1]);
         assert!(RunOutcome::new(RunEnd::StoppedElsewhere, "").is_stopped());
         let refused = |class| RunOutcome::refused(class, "").exit_code();
-        let classes = [Command, Unavailable, Unknown, Io, Busy, Permission, Fault];
-        assert_eq!(classes.map(refused), [127, 69, 69, 74, 75, 77, 70]);
+        let classes = [Command, Usage, Unavailable, Unknown, Io, Busy, Permission, Fault];
+        assert_eq!(classes.map(refused), [127, 64, 69, 69, 74, 75, 77, 70]);
         assert_eq!(RunOutcome::failed(Rank(0), 300, "").exit_code(), 1, "no exit code");
         assert!(RunOutcome::new(RunEnd::Finished, "").is_success());
     }

@@ -417,6 +417,8 @@ pub enum RefusalClass {
     Fault,
     /// The run was stopped there before it could start.
     Unwanted,
+    /// What is asked for can't be done as things are there: a person has to ask for something else, or to clear the place.
+    Usage,
     /// The run is not known there.
     #[serde(other)]
     Unknown,

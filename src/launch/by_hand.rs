@@ -138,8 +138,12 @@ fn assigned_unless_set(defaults: &BTreeMap<String, String>) -> impl Iterator<Ite
 }
 
 fn command(cwd: Option<&str>, env: impl Iterator<Item = String>, argv: &[String]) -> String {
-    let words = std::iter::once("env".to_owned()).chain(env).chain(argv.iter().map(|word| quote(word)));
-    format!("cd {} && {}", directory(cwd.unwrap_or("~")), words.collect::<Vec<_>>().join(" "))
+    let mut words: Vec<String> = env.collect();
+    if !words.is_empty() {
+        words.insert(0, "env".to_owned());
+    }
+    words.extend(argv.iter().map(|word| quote(word)));
+    format!("cd {} && {}", directory(cwd.unwrap_or("~")), words.join(" "))
 }
 
 /// A directory whose `~` the host's shell replaces.

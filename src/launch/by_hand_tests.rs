@@ -223,6 +223,9 @@ fn horovod_is_one_line_and_hvtuis_own_jobs_are_none() {
         by_hand(&plan, by_ssh)[1],
         "  cd / && env HOROVOD_TIMELINE=t mpirun -np 4 -H a:2,b:2 --bind-to none -x HOROVOD_TIMELINE python x.py"
     );
+    plan.spec.env.clear();
+    let bare = "  cd / && mpirun -np 4 -H a:2,b:2 --bind-to none python x.py";
+    assert_eq!(by_hand(&plan, by_ssh)[1], bare, "no `env` without a variable");
     plan.spec.kind = JobKind::Native;
     assert!(by_hand(&plan, by_ssh).is_empty());
 }

@@ -38,7 +38,7 @@ pub enum RequestError {
     #[error("{0} 0 starts nothing: give a number from 1 on")]
     NoneEach(&'static str),
     /// Fewer hosts than `--nnodes`.
-    #[error("--nnodes {wanted} with {hosts} hosts in -H: name more hosts, or lower --nnodes")]
+    #[error("--nnodes {wanted} with {} in -H: name more hosts, or lower --nnodes", counted(*hosts, "host"))]
     TooFewHosts {
         /// Hosts asked for.
         wanted: u32,
@@ -49,7 +49,10 @@ pub enum RequestError {
     #[error("`{0}` is started as it is: leave out hvtui's own -np, -H and the like, or correct the line")]
     OneProcess(String),
     /// `-np` contradicts the hosts and ranks of each.
-    #[error("-np {np} with {hosts} hosts of {each} ranks each: -np must be {}, or leave it out", u64::from(*hosts) * u64::from(*each))]
+    #[error(
+        "-np {np} with {} of {} each: -np must be {}, or leave it out",
+        counted(*hosts, "host"), counted(*each, "rank"), u64::from(*hosts) * u64::from(*each)
+    )]
     NotTheProduct {
         /// Ranks asked for.
         np: u32,

@@ -57,7 +57,7 @@ fn what_needs_the_others_is_asked_when_all_have_come() {
     assert!(checkup.is_over());
     let matrix = checkup.matrix();
     assert_eq!(matrix.rows[0].verdicts[&c].mark, Mark::Bad, "{matrix:?}");
-    assert_eq!((matrix.count(Mark::Bad), matrix.due()), (1, 0));
+    assert_eq!((matrix.count(Mark::Bad), matrix.checks(Mark::Bad), matrix.due()), (1, 1, 0));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::RefusalClass;
 use crate::domain::sync::SyncPlan;
 use crate::domain::time::Stamp;
-use crate::domain::units::{bytes, duration_us};
+use crate::domain::units::{bytes, counted, duration_us};
 use crate::sync::manifest::Kind;
 use crate::sync::snapshot::Snapshot;
 use crate::wire::message::ToAgent;
@@ -312,9 +312,6 @@ impl Syncing {
     /// `3 files changed, 41 kB → a, b  0.1 s`.
     pub fn words(&self, at: Stamp) -> String {
         let took = duration_us(at.micros_since(self.begun).unsigned_abs());
-        let count = |number: u64, what: &str| {
-            if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-        };
         let mut alike: Vec<(HostCounts, Vec<&str>)> = Vec::new();
         for (host, sync) in &self.hosts {
             match alike.iter_mut().find(|(counts, _)| *counts == sync.counts) {
@@ -329,7 +326,7 @@ impl Syncing {
             }
             let deleted =
                 if counts.deleted > 0 { format!(", {} deleted", counts.deleted) } else { String::new() };
-            format!("{} changed{deleted}, {} → {hosts}", count(counts.changed, "file"), bytes(counts.bytes))
+            format!("{} changed{deleted}, {} → {hosts}", counted(counts.changed, "file"), bytes(counts.bytes))
         });
         format!("sync  {}  {took}", parts.collect::<Vec<_>>().join("; "))
     }

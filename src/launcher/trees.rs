@@ -13,6 +13,7 @@ use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::sync::{Code, Digest, SyncPlan};
 use crate::domain::time::Stamp;
+use crate::domain::units::counted;
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::Since;
@@ -148,7 +149,7 @@ pub(super) fn fault(plan: &SyncPlan, error: &SyncError) -> LaunchError {
 /// `sync  hashing 120 M of 3.4 G  400 M/s  8 s left`.
 fn words(progress: &Progress, took_us: u64) -> String {
     match progress.to_hash() {
-        0 => format!("sync  reading the folder: {} files so far", progress.files()),
+        0 => format!("sync  reading the folder: {} so far", counted(progress.files(), "file")),
         whole => {
             let hashed = SyncProgress { taken: progress.hashed(), whole, took_us };
             format!("sync  hashing {}", hashed.counts())

@@ -72,6 +72,18 @@ pub enum SyncError {
         /// What stands there, and what belongs there.
         fault: &'static str,
     },
+    /// A process works in what the switch would move away under it.
+    #[error(
+        "{}: would move away under process {pid}, which works here in a container: wait for its run or stop it, or sync to \
+         another folder (--sync DIR:PATH)",
+        .path.display()
+    )]
+    InUse {
+        /// On the host.
+        path: PathBuf,
+        /// The process.
+        pid: u32,
+    },
     /// The disk is full.
     #[error("{} needs {} and {} are free: make room there; the old tree is untouched{kept}", .path.display(), bytes(*.needed), bytes(*.free))]
     NoSpace {

@@ -360,7 +360,6 @@ fn recipes_have_rules() {
         ("no_slot", "command = \"true\"\npicks = [\"gpu-a\"]"),
         ("both", "command = \"true\"\nnp = 1\npicks = [\"gpu-a:0\"]"),
         ("np", "command = \"true\"\nnp = 0"),
-        ("kind_later", "command = \"true\"\nkind = \"torch\""),
         ("kind_unknown", "command = \"true\"\nkind = \"x\""),
         ("image", "command = \"true\"\nimage = \"\"\nvolumes = [\"data\"]"),
         ("volumes", "command = \"true\"\nvolumes = [\"/data:/data\"]"),
@@ -375,6 +374,11 @@ fn recipes_have_rules() {
         let unknown = fault(&format!("{host}command = \"true\"\n{key} = 2\n"));
         assert!(unknown.contains(&format!("unknown key `{key}`")), "{unknown}");
         assert!(unknown.contains(&format!("did you mean `{meant}`?")), "{unknown}");
+    }
+    for kind in JobKind::ALL {
+        let name = kind.name();
+        let kept = load(&format!("{host}command = \"true\"\nkind = \"{name}\"\n")).unwrap();
+        assert_eq!(kept.recipes[0].kind, Some(kind), "{name}");
     }
     let placed = load(&format!("{host}command = \"true\"\nworkdir = \"~/mnist\"\n")).unwrap();
     assert_eq!(placed.recipes[0].workdir.as_deref(), Some("~/mnist"));

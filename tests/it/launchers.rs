@@ -332,7 +332,10 @@ fn a_past_run_and_a_recipe_are_launched_again() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
     let recipe = "\n[[recipe]]\nname = \"greet\"\ncommand = \"sh -c 'echo $WORD from $HVTUI_PLACE'\"\nnp = 1\nenv = { WORD = \"hello\" }\n";
-    client.write("hosts.toml", &(cluster.hosts_toml(2) + recipe));
+    let line = "\n[[recipe]]\nname = \"line\"\ncommand = \"torchrun --no_python --nnodes=2 --nproc_per_node=1 hostname\"\n";
+    client.write("hosts.toml", &(cluster.hosts_toml(2) + recipe + line));
+    let planned = run(&client, "--recipe line --dry-run");
+    assert!(planned.out.contains("line: 2 ranks on 2 hosts, kind torch"), "{planned:#?}");
     let ended = run(&client, "--recipe greet --env WORD=goodbye -np 2");
     assert_eq!(printed(&ended), ["[0] goodbye from n1:0", "[1] goodbye from n1:1"], "{ended:#?}");
     let ended = run(&client, "--again last");

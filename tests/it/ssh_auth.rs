@@ -123,12 +123,19 @@ async fn a_locked_key_that_the_host_does_not_want_is_not_asked_for() {
     open(&sshd, &Target { identities, ..target(&sshd, &prompter) }).await.unwrap();
     assert!(person.asked().is_empty());
 
-    lock(&sshd.path("user"), "secret");
-    let alone = Target {
-        identities: vec![sshd.path("user")],
-        ..target(&sshd, &Prompter::unavailable("no terminal"))
+    // where no user can be asked, a key that opened would help only where the host takes it
+    let unasked = Prompter::unavailable("no terminal");
+    let alone = |names: &[&str]| Target {
+        identities: names.iter().map(|name| sshd.path(name)).collect(),
+        ..target(&sshd, &unasked)
     };
-    let text = refused(&sshd, &alone).await.to_string();
+    let text = refused(&sshd, &alone(&["stranger"])).await.to_string();
+    let offered = format!("offered {}", sshd.path("stranger").display());
+    assert!(text.contains(&offered) && !text.contains("ssh-add"), "{text}");
+    open(&sshd, &alone(&["stranger", "user"])).await.unwrap();
+
+    lock(&sshd.path("user"), "secret");
+    let text = refused(&sshd, &alone(&["user"])).await.to_string();
     let remedy = format!("no terminal: run ssh-add {}", sshd.path("user").display());
     assert!(text.contains(&remedy), "{text}");
 }

@@ -140,8 +140,8 @@ async fn compared(session: &mut Session, planned: &LaunchPlan) -> Result<Vec<Str
             _ => {}
         }
     };
-    let (files, whole) = (folder.manifest.files(), units::bytes(folder.bytes()));
-    let mut lines = vec![format!("sync {}: {files} files, {whole}", folder.dir.display())];
+    let (files, whole) = (units::counted(folder.manifest.files(), "file"), units::bytes(folder.bytes()));
+    let mut lines = vec![format!("sync {}: {files}, {whole}", folder.dir.display())];
     for id in planned.spec.hosts() {
         let what = match counts.iter().find(|(host, _)| *host == id) {
             None => "has the folder itself: nothing is copied".to_owned(),
@@ -150,7 +150,8 @@ async fn compared(session: &mut Session, planned: &LaunchPlan) -> Result<Vec<Str
                 let HostCounts { changed, deleted, bytes } = *counts;
                 let deleted =
                     if deleted > 0 { format!(", {deleted} would be deleted") } else { String::new() };
-                format!("{changed} files would change{deleted}, {} would be sent", units::bytes(bytes))
+                let changed = units::counted(changed, "file");
+                format!("{changed} would change{deleted}, {} would be sent", units::bytes(bytes))
             }
         };
         lines.push(format!("  {id}: {what}"));

@@ -306,7 +306,7 @@ fn since(begun: crate::domain::time::HostTime) -> f64 {
 
 /// The row of the doctor's checks.
 fn of_doctor(matrix: &Matrix) -> Row {
-    let (red, yellow) = (matrix.count(Mark::Bad), matrix.count(Mark::Look));
+    let (red, yellow) = (matrix.checks(Mark::Bad), matrix.checks(Mark::Look));
     let checks = counted(matrix.rows.len(), "check");
     let (mark, found) = match (red, yellow) {
         (0, 0) => (Mark::Good, "nothing is wrong".to_owned()),

@@ -19,6 +19,7 @@ use super::super::{Check, Seen, Site};
 use crate::clock;
 use crate::domain::doctor::{Fix, Peer, Verdict};
 use crate::domain::ids::HostId;
+use crate::domain::units::{counted, short_duration_us};
 
 pub(in crate::doctor) struct Reach;
 
@@ -434,10 +435,8 @@ impl All<'_> {
             return verdict;
         }
         let slowest = paces.iter().map(|(_, micros)| *micros).max().unwrap_or_default();
-        let count = hosts.len();
-        let s = if count == 1 { "" } else { "s" };
-        let lasting = format!("{count} other host{s}");
-        Verdict::good(format!("{lasting} in {:.1} ms at most", slowest as f64 / 1e3)).lasting(lasting)
+        let lasting = counted(hosts.len(), "other host");
+        Verdict::good(format!("{lasting} in {} at most", short_duration_us(slowest))).lasting(lasting)
     }
 
     fn shut(&self, closed: &Closed, ways: &[&Way]) -> Verdict {
@@ -529,6 +528,8 @@ mod tests {
             [way("b", "10.0.0.2", Answer::Open(200), None), way("b", "192.168.7.2", Answer::Silent, None)];
         let verdict = judge(&ways);
         assert_eq!((verdict.mark, verdict.evidence.as_str()), (Mark::Good, "1 other host in 0.2 ms at most"));
+        let near = judge(&[way("b", "10.0.0.2", Answer::Open(40), None)]);
+        assert_eq!(near.evidence, "1 other host in 40 µs at most", "never 0.0 ms");
         assert_eq!(judge(&[]).mark, Mark::Unknown);
         let unlistened = Way { door: None, ..way("b", "10.0.0.2", Answer::Refused(200), None) };
         assert_eq!(judge(&[unlistened]).mark, Mark::Good, "a host that can't listen has refused itself");

@@ -200,7 +200,7 @@ impl Session {
 
 /// What keeps a launch from starting, if anything does.
 pub fn red(matrix: &Matrix) -> Option<String> {
-    let count = matrix.count(Mark::Bad);
+    let count = matrix.checks(Mark::Bad);
     let are = if count == 1 { "is" } else { "are" };
     (count > 0).then(|| {
         let (count, red) = (counted(count, "check"), troubles(matrix, Mark::Bad));

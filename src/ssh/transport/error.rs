@@ -208,7 +208,10 @@ impl fmt::Display for Attempts {
         if !self.accepts.is_empty() {
             write!(f, "; the host accepts {}", self.accepts.join(", "))?;
         }
-        f.write_str("; name a key in the hosts file (identity), or put its public half into ~/.ssh/authorized_keys there")
+        f.write_str(
+            "; check the login name (user in the hosts file), name a key (identity), or put its public half into \
+             ~/.ssh/authorized_keys there",
+        )
     }
 }
 
@@ -298,7 +301,7 @@ mod tests {
             accepts: vec!["publickey".into()],
         };
         let refused = SshError::Authentication { host: host(), to: "li@a:22".into(), attempts };
-        insta::assert_snapshot!(refused, @"gpu-a: li@a:22 accepts no credential: offered /home/li/.ssh/id_rsa; id not offered: it has a passphrase: run ssh-add id; the host accepts publickey; name a key in the hosts file (identity), or put its public half into ~/.ssh/authorized_keys there");
+        insta::assert_snapshot!(refused, @"gpu-a: li@a:22 accepts no credential: offered /home/li/.ssh/id_rsa; id not offered: it has a passphrase: run ssh-add id; the host accepts publickey; check the login name (user in the hosts file), name a key (identity), or put its public half into ~/.ssh/authorized_keys there");
     }
 
     #[test]

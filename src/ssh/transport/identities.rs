@@ -129,7 +129,8 @@ fn named(target: &Target) -> Vec<PathBuf> {
 }
 
 /// All keys in the order in which they are offered, each once. Certificates come first; then the named files' keys
-/// that the agent has, the named files, and the rest of the agent. Without named files the agent comes first.
+/// that the agent has, the named files, and the rest of the agent. Without named files the agent comes first. Locked keys
+/// for which no user can be asked come last.
 fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> VecDeque<Identity> {
     let named = !target.identities.is_empty();
     let files: Vec<(PathBuf, KeyFile)> =
@@ -145,6 +146,8 @@ fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> V
     let (first, last): (Vec<_>, Vec<_>) =
         plain.into_iter().partition(|key| !named || is_ours(key.shown.data()));
     identities.extend(first.into_iter().map(AgentKey::identity));
+    // Those for which no user can be asked: whether the host takes one tells what helps, ssh-add or another key.
+    let mut unopened = VecDeque::new();
     for (path, file) in &files {
         let label = path.display().to_string();
         let in_agent = |key: &PublicKey| agent.iter().any(|other| other.shown.data() == key.key_data());
@@ -154,14 +157,17 @@ fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> V
                 let shown = Some(Shown::Key(key.public_key().clone()));
                 identities.push_back(Identity { label, shown, private: Private::Ready(key.clone()) });
             }
-            KeyFile::Locked(public, locked) => {
-                if let Some(why) = target.prompter.absent() {
+            KeyFile::Locked(public, locked) => match (target.prompter.absent(), public) {
+                // only its passphrase tells which key it is
+                (Some(why), None) => {
                     notes.push(format!("{label} not offered: {}", remedy(&locked.path, why)));
-                } else {
-                    let shown = public.clone().map(Shown::Key);
-                    identities.push_back(Identity { label, shown, private: Private::Locked(locked.clone()) });
                 }
-            }
+                (absent, public) => {
+                    let shown = public.clone().map(Shown::Key);
+                    let identity = Identity { label, shown, private: Private::Locked(locked.clone()) };
+                    if absent.is_some() { &mut unopened } else { &mut identities }.push_back(identity);
+                }
+            },
             KeyFile::Absent if !named => {}
             KeyFile::Absent => notes.push(format!("{label} not offered: there is no such file")),
             KeyFile::Open => {
@@ -171,6 +177,7 @@ fn identities(target: &Target, agent: &[AgentKey], notes: &mut Vec<String>) -> V
         }
     }
     identities.extend(last.into_iter().map(AgentKey::identity));
+    identities.extend(unopened);
     identities
 }
 

@@ -54,11 +54,7 @@ pub(super) fn assemble(
     let made = make(place, manifest, plan, store, &new).and_then(|Made { record, moves, mut fresh }| {
         let moved = moves.first().map(|path| place.target.join(path));
         if let Some((path, pid)) = moved.zip(in_use::mounted_for(&place.target)) {
-            let fault = format!(
-                "would move away under process {pid}, which works here in a container: wait for its run or stop it, or sync to \
-                 another folder (--sync DIR:PATH)"
-            );
-            return Err(SyncError::Target { path, fault });
+            return Err(SyncError::InUse { path, pid });
         }
         let ino = fs::metadata(&new).map_err(SyncError::io("look at", &new))?.ino();
         let switch = Switch { name: name.clone(), ino, moves };

@@ -16,7 +16,7 @@ const WIDEST: usize = 24;
 
 /// What is wrong first, the red before the yellow; then what is as it should be, a line a check.
 pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
-    let (red, yellow) = (matrix.count(Mark::Bad), matrix.count(Mark::Look));
+    let (red, yellow) = (matrix.checks(Mark::Bad), matrix.checks(Mark::Look));
     let verdict = title(matrix, red, yellow);
     let (hosts, checks) = (counted(matrix.hosts.len(), "host"), counted(matrix.rows.len(), "check"));
     let mut out = format!("{hosts}, {checks}: {verdict}\n\n");
@@ -169,7 +169,7 @@ mod tests {
         let down = (CONNECTION, ["a", "b"].map(|_| Verdict::bad("refused", "", "")));
         let away = ("disk", ["", ""].map(|_| Verdict::unknown("the host is not reached")));
         let text = as_text(&matrix(&[down, away]), false);
-        assert!(text.starts_with("2 hosts, 2 checks: 2 red\n"), "no host is reached: {text}");
+        assert!(text.starts_with("2 hosts, 2 checks: 1 red\n"), "it counts checks, not hosts: {text}");
     }
 
     #[test]

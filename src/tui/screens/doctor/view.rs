@@ -83,7 +83,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, shown: usize) {
         canvas.text(1, 1, canvas.width().saturating_sub(2), words, dim);
         return;
     }
-    let (red, yellow) = (matrix.count(Mark::Bad), matrix.count(Mark::Look));
+    let (red, yellow) = (matrix.checks(Mark::Bad), matrix.checks(Mark::Look));
     let hosts = matrix.hosts.len();
     let mut pieces =
         vec![(format!("{hosts} {}, {} checks   ", plural(hosts, "host"), matrix.rows.len()), text)];

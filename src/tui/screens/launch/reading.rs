@@ -79,7 +79,7 @@ pub(super) fn read(
     let around = Surroundings::of(form, here, &mut faults);
     let base = if let Some(line) = &line {
         let mut request = line.clone();
-        around.lay_over(&mut request.options);
+        around.lay_over(form, &mut request.options);
         Some(request)
     } else {
         let request = LaunchRequest::of(command.clone());

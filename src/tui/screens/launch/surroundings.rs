@@ -51,9 +51,10 @@ impl Surroundings {
         }
     }
 
-    /// Lays the fields over what a launcher's line says.
-    pub(super) fn lay_over(&self, options: &mut RunOptions) {
-        options.environment = self.environment.over(&options.environment);
+    /// Lays the fields, and what the form keeps beside them, over what a launcher's line says.
+    pub(super) fn lay_over(&self, form: &LaunchForm, options: &mut RunOptions) {
+        let kept = self.environment.over(&form.options.environment);
+        options.environment = kept.over(&options.environment);
         if let Some(container) = options.container.as_mut().filter(|_| !self.volumes.is_empty()) {
             container.volumes.clear();
         }
@@ -294,6 +295,12 @@ mod tests {
         assert_eq!((container.image.as_str(), container.arguments.len()), ("img:2", 1));
         let volumes: Vec<String> = container.volumes.iter().map(ToString::to_string).collect();
         assert_eq!(volumes, ["/c:/c"], "the field says all of them");
+        form.set(Field::Command, "horovodrun -np 2 python t.py");
+        form.set(Field::Image, "");
+        form.set(Field::Volumes, "");
+        form.options.environment.limits = BTreeMap::from([(Limit::Core, Bound::At(0))]);
+        let limits = request(&form).unwrap().options.environment.limits;
+        assert_eq!(limits.len(), 1, "what a recipe says beside its line is kept");
         assert_eq!(asked.workdir.as_deref(), Some("/srv/code"));
     }
 }
