@@ -402,12 +402,10 @@ mod tests {
         let node = Node { name: "10.0.0.2".to_owned(), needs, env, stands: false };
         spec.engine = Some(Engine::Node(node));
         let refused = prepare(&config, &spec).unwrap_err();
-        assert!(
-            refused
-                .reason
-                .starts_with("command 'orted' not found on gpu-b (PATH=/nowhere): install it there"),
-            "{}",
-            refused.reason
+        assert_eq!(
+            refused.reason,
+            "command 'orted' not found on gpu-b (PATH=/nowhere): install it there, or add its folder to PATH in the \
+             host's env"
         );
         assert_eq!((refused.rank, refused.class), (None, RefusalClass::Command));
     }

@@ -385,8 +385,7 @@ impl RunPrinter {
         let of = run.total_steps.map(|total| format!("/{total}")).unwrap_or_default();
         // a rank may be ahead of the step that all have taken
         let loss_of = |rank: &RankState| rank.recent_steps(usize::MAX).find(|told| told.step <= step)?.loss;
-        let loss = mean(run.trainers().filter_map(|one| loss_of(one.state)));
-        let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
+        let loss = loss_words(run.trainers().filter_map(|one| loss_of(one.state)));
         let line = format!("step {step}{of}{loss}  {}", Mean::of_run(run).text());
         self.last_timings = Some((at, step));
         Some(progress(&line, false))
@@ -414,8 +413,7 @@ impl RunPrinter {
             return None;
         }
         let of = run.total_steps.map(|total| format!("/{total}")).unwrap_or_default();
-        let loss = mean(run.trainers().filter_map(|one| one.state.loss()));
-        let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
+        let loss = loss_words(run.trainers().filter_map(|one| one.state.loss()));
         self.last_timings = Some((at, step));
         Some(progress(&format!("step {step}{of}{loss}  read from the log"), true))
     }
@@ -447,9 +445,14 @@ fn is_read_out(run: &RunState) -> bool {
     run.stage() == Some(RunStage::Stopping) && due.all(gone)
 }
 
-fn mean(values: impl Iterator<Item = f32>) -> Option<f32> {
+/// `  loss 0.1234`, of several that train the mean; nothing where none tells it.
+fn loss_words(values: impl Iterator<Item = f32>) -> String {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / count as f32)
+    match count {
+        0 => String::new(),
+        1 => format!("  loss {sum:.4}"),
+        count => format!("  mean loss {:.4}", sum / count as f32),
+    }
 }
 
 fn link_words(host: &HostId, state: &LinkState) -> String {

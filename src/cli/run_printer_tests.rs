@@ -264,7 +264,7 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
             let said = story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });
             let overlap = if told > 0 { "  overlap 78 %" } else { "" };
             if rank == 1 {
-                let phases = "data 0 %  forward 0 %  backward 98 %  wait 1 %  transfer 2 %  optimizer 0 %";
+                let phases = "backward 98 %  wait 1 %  transfer 2 %";
                 assert_eq!(
                     said,
                     [format!("E hvtui: step 1  40 ms a step  3,200 samples/s  {phases}{overlap}")]
@@ -293,6 +293,53 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
     let lines = table(0);
     // all but «other», of which there is none
     assert_eq!(columns(&lines[1]).iter().filter(|word| *word == "%").count(), Phase::COUNT - 1);
+}
+
+#[test]
+fn the_loss_of_several_ranks_is_said_to_be_their_mean() {
+    let line = |losses: [Option<f32>; 2]| {
+        let mut story = Story::begun();
+        let mut said = Vec::new();
+        for (rank, loss) in (0..).zip(losses) {
+            let (start, spans) = (HostTime(0), Spans::default());
+            let timing = StepTiming { step: 1, start, dur_us: 40_000, loss, samples: 0, spans, hidden_us: 0 };
+            said = story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });
+        }
+        said.concat()
+    };
+    let both = line([Some(0.25), Some(0.75)]);
+    assert!(both.starts_with("E hvtui: step 1  mean loss 0.5000  40 ms a step"), "{both}");
+    let one = line([Some(0.25), None]);
+    assert!(one.starts_with("E hvtui: step 1  loss 0.2500  40 ms a step"), "{one}");
+    let none = line([None, None]);
+    assert!(none.starts_with("E hvtui: step 1  40 ms a step"), "{none}");
+}
+
+#[test]
+fn a_narrow_table_keeps_where_the_time_went_and_names_what_it_lacks() {
+    let table_in = |width: usize| {
+        let mut story = Story::begun();
+        for (rank, wait) in [(0, 2_000), (1, 400)] {
+            let spans = [(Phase::Wait, wait), (Phase::Transfer, 1_600)];
+            let spans = Spans::from(spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }));
+            let (start, dur_us) = (HostTime(0), 40_000);
+            let timing = StepTiming { step: 1, start, dur_us, loss: None, samples: 64, spans, hidden_us: 0 };
+            story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });
+        }
+        let outcome = RunOutcome::new(RunEnd::Finished, "done");
+        story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+        texts(story.printer.end(false, Some(width)))
+    };
+    let heads = |line: &str| line.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>();
+    let missing = |lines: &[String]| lines.iter().find(|line| line.contains("not shown")).cloned();
+    let narrow = table_in(80);
+    let kept = ["RANK", "PLACE", "STEPS", "STEP", "data", "wait", "transfer", "other", "samples/s", "END"];
+    assert_eq!(heads(&narrow[0]), kept, "{narrow:#?}");
+    let words = "E hvtui: not shown for want of room: forward, backward, optimizer";
+    assert_eq!(missing(&narrow).as_deref(), Some(words));
+    let wide = table_in(200);
+    assert!(heads(&wide[0]).iter().any(|head| head == "optimizer"), "{wide:#?}");
+    assert_eq!(missing(&wide), None);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! How the steps of a run went, for `hvtui run`: in one line while it goes on, and in a table at its end. Does no I/O.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use unicode_width::UnicodeWidthStr as _;
@@ -94,7 +95,7 @@ impl Mean {
         self.totals.overlap().map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
     }
 
-    /// `40 ms a step  3,200 samples/s  data 1 %  …`.
+    /// `40 ms a step  3,200 samples/s  data 1 %  …`, without phases that take nothing.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{} a step", self.step_text());
         if let Some(samples) = self.rate {
@@ -102,7 +103,7 @@ impl Mean {
         }
         if self.phases.iter().any(|phase| *phase > 0) {
             let shares = Phase::ALL.into_iter().zip(self.shares());
-            for (phase, share) in shares.filter(|(phase, share)| *phase != Phase::Other || *share > 0) {
+            for (phase, share) in shares.filter(|(_, share)| *share > 0) {
                 text.extend(["  ".to_owned(), phase.name().to_owned(), format!(" {share} %")]);
             }
         }
@@ -120,9 +121,13 @@ struct Column {
     /// Its least width where there is room.
     least: usize,
     is_left: bool,
-    /// Whether it goes where there is no room.
-    is_spare: bool,
+    /// Where there is no room, the column with the least of these goes first; one without stays.
+    worth: Option<u64>,
 }
+
+/// What a column is worth that is no phase's: more than any share of a step, in percent.
+const OVERLAP_WORTH: u64 = 1_000;
+const RATE_WORTH: u64 = 2_000;
 
 impl Column {
     fn content(&self) -> usize {
@@ -193,10 +198,10 @@ impl Means {
             least,
             cells: ranks.iter().map(of).collect(),
             is_left: false,
-            is_spare: false,
+            worth: None,
         };
-        let optional = |head, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
-            is_spare: true,
+        let optional = |head, worth: u64, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
+            worth: Some(worth),
             ..column(head, SPARE, of)
         };
         let place = column("PLACE", 5, &|(_, one)| one.rank.placement.to_string());
@@ -206,14 +211,21 @@ impl Means {
             column("STEPS", 7, &|(_, one)| one.state.step_count.to_string()),
             column("STEP", 8, &|(mean, _)| mean.step_text()),
         ];
-        let has_other = ranks.iter().any(|(mean, _)| mean.shares()[Phase::Other.index()] > 0);
-        let phases = Phase::ALL.into_iter().filter(|phase| has_other || *phase != Phase::Other);
-        columns.extend(phases.map(|phase| optional(phase.name(), &|(mean, _)| mean.share_text(phase))));
+        let largest = |phase: Phase| {
+            ranks.iter().map(|(mean, _)| mean.shares()[phase.index()]).max().unwrap_or_default()
+        };
+        let phases = Phase::ALL.into_iter().map(|phase| (phase, largest(phase)));
+        let phases = phases.filter(|(phase, share)| *phase != Phase::Other || *share > 0);
+        columns.extend(
+            phases.map(|(phase, share)| optional(phase.name(), share, &|(mean, _)| mean.share_text(phase))),
+        );
         if ranks.iter().any(|(mean, _)| mean.totals.hidden_us > 0) {
-            columns.push(optional("overlap", &|(mean, _)| mean.overlap_text()));
+            columns.push(optional("overlap", OVERLAP_WORTH, &|(mean, _)| mean.overlap_text()));
         }
         if ranks.iter().any(|(mean, _)| mean.rate.is_some()) {
-            columns.push(optional("samples/s", &|(mean, _)| mean.rate.map_or_else(|| "–".to_owned(), rate)));
+            columns.push(optional("samples/s", RATE_WORTH, &|(mean, _)| {
+                mean.rate.map_or_else(|| "–".to_owned(), rate)
+            }));
         }
         let exit = |one: &Trainer<'_>| one.rank.exit.as_ref().map(|(_, exit)| exit.describe());
         let end = column("END", 0, &|(_, one)| exit(one).unwrap_or_else(|| "–".to_owned()));
@@ -239,8 +251,8 @@ fn own_width() -> usize {
     "hvtui: ".len()
 }
 
-/// The head and the rows. Where they are wider than `width` columns get as narrow as they can, then the last spare ones go,
-/// then the last column is cut.
+/// The head and the rows. Where they are wider than `width` columns get as narrow as they can, then those go that are worth least,
+/// which a last line names, then the last column is cut.
 fn rows(mut columns: Vec<Column>, width: Option<usize>) -> Vec<String> {
     let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
     let room = width.unwrap_or(usize::MAX);
@@ -248,8 +260,13 @@ fn rows(mut columns: Vec<Column>, width: Option<usize>) -> Vec<String> {
     if total(&widths) > room {
         widths = columns.iter().map(Column::content).collect();
     }
+    let heads: Vec<&str> = columns.iter().map(|column| column.head).collect();
+    let least = |columns: &[Column]| {
+        let spare = (0..).zip(columns).filter_map(|(at, column)| Some((column.worth?, Reverse(at))));
+        spare.min().map(|(_, Reverse(at))| at)
+    };
     while total(&widths) > room
-        && let Some(spare) = columns.iter().rposition(|column| column.is_spare)
+        && let Some(spare) = least(&columns)
     {
         columns.remove(spare);
         widths.remove(spare);
@@ -269,5 +286,12 @@ fn rows(mut columns: Vec<Column>, width: Option<usize>) -> Vec<String> {
     let head = row(columns.iter().map(|column| column.head).collect());
     let ranks = columns.first().map_or(0, |column| column.cells.len());
     let cells = |rank: usize| columns.iter().map(|column| column.cells[rank].as_str()).collect();
-    std::iter::once(head).chain((0..ranks).map(|rank| row(cells(rank)))).collect()
+    let mut table: Vec<String> =
+        std::iter::once(head).chain((0..ranks).map(|rank| row(cells(rank)))).collect();
+    let is_left_out = |head: &&str| columns.iter().all(|column| column.head != *head);
+    let left_out: Vec<&str> = heads.into_iter().filter(is_left_out).collect();
+    if !left_out.is_empty() {
+        table.push(format!("not shown for want of room: {}", left_out.join(", ")));
+    }
+    table
 }

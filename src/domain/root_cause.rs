@@ -73,6 +73,11 @@ impl RankEnd<'_> {
         (ended_by_itself || error.at < told_to_stop).then_some(error)
     }
 
+    /// Whether its host was started anew: its time is that at which this was told.
+    fn is_of_reboot(&self) -> bool {
+        self.exit.is_some_and(|(_, exit)| exit.is_of_reboot())
+    }
+
     /// Whether how it ended is a reason of its own, whatever others said: what killed it is known, or is no answer to anything.
     fn ended_by_itself(&self) -> bool {
         // an error that it has written down for torchrun is its own word, which has a time as others have
@@ -238,7 +243,8 @@ fn by_their_ends<'a>(ends: &(impl Iterator<Item = RankEnd<'a>> + Clone)) -> Opti
     let printed = || others().filter(within).filter_map(printed);
     let time = |(error, rank): &(last_words::Printed, Rank)| (error.at, *rank);
     if own.is_none() && first.lost_a_peer() {
-        let by_itself = others().filter(|end| within(end) && end.ended_by_itself()).min_by_key(order);
+        let in_time = |end: &RankEnd<'a>| within(end) || end.is_of_reboot();
+        let by_itself = others().filter(|end| in_time(end) && end.ended_by_itself()).min_by_key(order);
         // ended without a word, and no other rank is what it lost
         let silent = |end: &RankEnd<'a>| within(end) && !end.lost_a_peer() && end.failed_at().is_some();
         let silent = || others().filter(silent).min_by_key(order);
@@ -312,6 +318,7 @@ fn is_alike(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::run::REBOOTED;
     use crate::domain::time::HostTime;
 
     /// Lines that a client did not hear when they were printed have the time of the next note.
@@ -396,6 +403,31 @@ mod tests {
         // much later it is another failure
         let victims = Run::new(4).exits(2, 100, 1).prints(2, 101, "peer gone");
         assert_eq!(victims.exits(1, 60_000, 3).cause().0, 2);
+    }
+
+    #[test]
+    fn a_rank_whose_host_was_rebooted_is_the_cause_however_late_the_host_is_back() {
+        let victim = || Run::new(3).exits(0, 100, 1).prints(0, 99, "peer gone");
+        let gone = |mut run: Run, ms: i64, cause: &str, stopped: bool| {
+            let cause = Some(cause.to_owned());
+            let exit = RankExit { code: None, signal: None, t: HostTime(0), error: None, stopped, cause };
+            run.0[1].0 = Some((Stamp(ms * 1000), exit));
+            run
+        };
+        let lost = Some(Evidence::Lost { by: Rank(0), text: None });
+        for ms in [8_000, 60_000, 3_600_000] {
+            assert_eq!(gone(victim(), ms, REBOOTED, false).cause(), (1, 0, lost.clone()), "after {ms} ms");
+        }
+        // another end that is told so late is another matter, and so is a reboot of a rank that had been told to stop
+        let late = gone(victim(), 60_000, "how it ended was not recorded", false);
+        assert_eq!(late.cause(), (0, 0, None));
+        assert_eq!(gone(victim(), 60_000, REBOOTED, true).cause(), (0, 0, None));
+        // one that says why it failed did not fail for want of the host
+        let own = Run::new(3).exits(0, 100, 1).prints(0, 99, OOM);
+        assert_eq!(gone(own, 60_000, REBOOTED, false).cause(), (0, 0, None));
+        // of two the one whose time is known
+        let killed = gone(victim().exits(2, 90, 137).exits(0, 80, 1), 60_000, REBOOTED, false);
+        assert_eq!(killed.cause(), (2, 0, lost));
     }
 
     #[test]

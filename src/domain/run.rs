@@ -434,6 +434,9 @@ impl RefusalClass {
 /// The cause of the end of a rank whose control group the kernel had to take memory back from.
 pub const OF_GROUP: &str = "out of memory (cgroup)";
 
+/// Why a rank is lost whose host was started anew. When it ended is not known: it is told once the host is back.
+pub const REBOOTED: &str = "the host was rebooted";
+
 /// How a rank's process ended, as its wrapper saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankExit {
@@ -456,6 +459,11 @@ impl RankExit {
     /// Whether it is unknown how it ended: it is no success and no failure of its program.
     pub fn is_lost(&self) -> bool {
         self.code.is_none() && self.signal.is_none() && self.error.is_none()
+    }
+
+    /// Whether it went with its host, at a time that is not known.
+    pub fn is_of_reboot(&self) -> bool {
+        self.is_lost() && self.cause.as_deref() == Some(REBOOTED)
     }
 
     /// The code a shell would give: the exit code, or 128 + the signal. A rank of which no host has either was lost with

@@ -41,15 +41,21 @@ pub fn outcome<'a>(
         let place = spec.placements.get(rank.0 as usize).map(ToString::to_string).unwrap_or_default();
         format!("rank {rank} ({place})")
     };
-    let others = |root: Rank, stopped: bool, what: &str| {
-        let of_kind = failed.clone().filter(|(rank, (_, exit))| **rank != root && exit.stopped == stopped);
+    let others = |told: [Option<Rank>; 2], stopped: bool, what: &str| {
+        let of_kind = failed
+            .clone()
+            .filter(|(rank, (_, exit))| !told.contains(&Some(**rank)) && exit.stopped == stopped);
         match of_kind.map(|(rank, _)| *rank).collect::<Vec<_>>().as_slice() {
             [] => String::new(),
             [rank] => format!("; rank {rank} {what}"),
             several => format!("; ranks {} {what}", ranges(several.iter().map(|rank| rank.0))),
         }
     };
-    let collateral = |root| others(root, false, "failed too") + &others(root, true, "stopped because of it");
+    // with the root, one of which the sentence has said already that it failed
+    let collateral = |root: Rank, named: Option<Rank>| {
+        let told = [Some(root), named];
+        others(told, false, "failed too") + &others(told, true, "stopped because of it")
+    };
     if let (Some((root, (_, exit))), Some(cause)) = (first, cause) {
         let how = match spec.world() {
             1 => format!("failed: {}", exit.describe()),
@@ -57,14 +63,18 @@ pub fn outcome<'a>(
         };
         let more = cause.evidence.as_ref().and_then(|evidence| evidence.words(name));
         let more = more.map_or_else(String::new, |more| format!("; {more}"));
-        let summary = format!("{} {how}{more}{}", name(*root), collateral(*root));
+        let named = match cause.evidence {
+            Some(Evidence::Lost { by, .. }) => Some(by),
+            _ => None,
+        };
+        let summary = format!("{} {how}{more}{}", name(*root), collateral(*root, named));
         // the code of one that was told to stop is that of being told
         let told = Some(exit).filter(|exit| !exit.stopped).or_else(|| Some(&exits.get(&cause.first)?.1));
         let code = told.map_or(1, RankExit::shell_code);
         return RunOutcome { evidence: cause.evidence, ..RunOutcome::failed(*root, code, summary) };
     }
     if let Some(root) = ended_early(exits) {
-        let summary = format!("{} ended (exit 0) without MPI_Finalize{}", name(root), collateral(root));
+        let summary = format!("{} ended (exit 0) without MPI_Finalize{}", name(root), collateral(root, None));
         return RunOutcome::failed(root, 1, summary);
     }
     if exits.values().any(|(_, exit)| exit.stopped && exit.shell_code() != 0) {
@@ -167,6 +177,21 @@ mod tests {
             exact.summary.starts_with("rank 1 (b:0) failed first: exit 3; rank 2 failed too"),
             "{exact:?}"
         );
+    }
+
+    #[test]
+    fn a_rank_that_had_only_lost_a_peer_is_named_once() {
+        let said = said(5, "peer gone");
+        let words = |rank: Rank| (rank != Rank(1)).then_some(&said);
+        let ends = exits(&[(0, 5, 1, false), (1, 8, 3, false), (2, 9, 143, true)]);
+        let told = outcome(&spec(), &ends, words, |_, _| None);
+        assert_eq!((told.root, told.code), (Some(Rank(1)), Some(3)));
+        let lost = "rank 1 (b:0) failed: exit 3; rank 0 (a:0) ended before it, but had lost a peer";
+        assert_eq!(told.summary, format!("{lost}; rank 2 stopped because of it"));
+        // one more is told of for itself
+        let ends = exits(&[(0, 5, 1, false), (1, 8, 3, false), (2, 9, 1, false)]);
+        let told = outcome(&spec(), &ends, words, |_, _| None);
+        assert_eq!(told.summary, format!("{lost}; rank 2 failed too"));
     }
 
     #[test]

@@ -26,9 +26,6 @@ const ENVIRONMENT: [&str; 6] = ["HOME", "PATH", "LANG", "TMPDIR", "XDG_STATE_HOM
 /// How `systemd-run` finds the user's service manager.
 const MANAGER: [&str; 2] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
-/// Why a rank is lost whose host was started anew.
-pub const REBOOTED: &str = "the host was rebooted";
-
 /// The newest supervisor of a run and its generation.
 pub fn owner(dir: &RunDir, state: &State) -> Result<(u64, Identity), SuperviseError> {
     let mut newest = (state.generation, state.supervisor.clone());

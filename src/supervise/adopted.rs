@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::SuperviseError;
-use super::adopt::{REBOOTED, claim};
+use super::adopt::claim;
 use super::rendezvous;
 use super::rundir::RunDir;
 use super::secrets;
@@ -16,7 +16,7 @@ use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::note::{Note, what};
 use crate::domain::redaction::Masks;
-use crate::domain::run::HostRun;
+use crate::domain::run::{HostRun, REBOOTED};
 use crate::procs::identity::{Identity, boot_id};
 use crate::procs::marks;
 use crate::procs::{memory, table};

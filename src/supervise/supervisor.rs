@@ -583,7 +583,7 @@ pub(super) fn line(mut log: &File, text: &str) {
 }
 
 /// Why a rank has ended whose rank-wrap was killed.
-pub(super) const WRAP_KILLED: &str = "its rank-wrap was killed";
+pub(super) const WRAP_KILLED: &str = "hvtui's process beside it (rank-wrap) was killed";
 /// Between looks at ranks that are no children of this process.
 const LOOK: Duration = Duration::from_millis(100);
 /// Between looks while nothing is expected.

@@ -174,7 +174,7 @@ fn a_rank_that_dies_with_all_that_watched_it_is_lost_and_no_success() {
     ended(&dir);
     let exit = exit(&dir, 0);
     assert!(exit.is_lost() && exit.shell_code() != 0 && !exit.stopped, "{exit:?}");
-    assert_eq!(exit.describe(), "lost, its rank-wrap was killed");
+    assert_eq!(exit.describe(), "lost, hvtui's process beside it (rank-wrap) was killed");
 }
 
 #[test]

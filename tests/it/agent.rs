@@ -596,7 +596,7 @@ async fn a_rank_that_nobody_saw_end_is_lost_and_never_a_success() {
     let (_, exits) = client.until_the_end().await;
     let exit = &exits[&0];
     assert_eq!((exit.code, exit.signal), (None, None));
-    assert_eq!(exit.describe(), "lost, its rank-wrap was killed");
+    assert_eq!(exit.describe(), "lost, hvtui's process beside it (rank-wrap) was killed");
     assert_ne!(exit.shell_code(), 0);
     assert_eq!(client.bytes(0, Stream::Stdout), b"one\n");
 }

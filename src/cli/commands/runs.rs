@@ -96,8 +96,7 @@ impl Listed {
         match (&self.outcome, self.state) {
             (Some(Told { outcome, .. }), _) => outcome.at.or(self.last_at),
             (None, RunStatus::Running) => Some(now),
-            (None, RunStatus::Ended) => None,
-            (None, RunStatus::Unknown) => self.last_at,
+            (None, RunStatus::Ended | RunStatus::Unknown) => None,
         }
     }
 }
@@ -396,7 +395,12 @@ fn table(runs: &[Listed], args: &RunsArgs, now: Stamp, width: Option<usize>) -> 
 }
 
 fn state(run: &Listed, local: bool) -> String {
-    let last = run.stage.map(|stage| format!("; last seen in {}", stage.name())).unwrap_or_default();
+    let last = match run.stage {
+        // a job that tells no steps does not train
+        Some(RunStage::Training) if run.trained.is_none() => "; last seen running".to_owned(),
+        Some(stage) => format!("; last seen in {}", stage.name()),
+        None => String::new(),
+    };
     let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (&run.outcome, run.state) {
         // how it ended is not known
@@ -422,5 +426,64 @@ fn state(run: &Listed, local: bool) -> String {
         (None, RunStatus::Ended) => "ended; not recorded here".to_owned(),
         (None, RunStatus::Unknown) if local => format!("no end recorded{last}"),
         (None, RunStatus::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::ids::RunId;
+    use crate::domain::options::RunOptions;
+    use crate::domain::run::{JobKind, Placement, Slot};
+
+    fn summary(stage: RunStage, outcome: Option<RunOutcome>) -> RunSummary {
+        let place = Placement {
+            rank: Rank(0),
+            host: HostId::from("n3"),
+            local_rank: 0,
+            slot: Slot::Cpu { index: 0 },
+            more: Vec::new(),
+        };
+        let spec = RunSpec {
+            code: None,
+            id: RunId::new(1, 1),
+            name: "sleep".into(),
+            kind: JobKind::Plain,
+            command: vec!["sleep".into(), "300".into()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: vec![place],
+            created: Stamp(0),
+            options: RunOptions::default(),
+        };
+        RunSummary {
+            spec,
+            stage: Some(stage),
+            last_at: Stamp(105_000),
+            outcome,
+            trained: None,
+            stood: None,
+            bytes: 1,
+            damage: None,
+            is_made_ready: false,
+        }
+    }
+
+    #[test]
+    fn of_a_run_whose_end_is_not_known_no_duration_is_told_and_one_without_steps_runs() {
+        let told = |stage, outcome| {
+            let runs = merged(vec![summary(stage, outcome)], &Asked::default());
+            let run = runs.first().unwrap();
+            (run.duration_us(Stamp(70_000_000)), state(run, false))
+        };
+        let unknown = |last: &str| (None, format!("unknown: n3 did not answer; last seen {last}"));
+        assert_eq!(told(RunStage::Training, None), unknown("running"));
+        assert_eq!(told(RunStage::Rendezvous, None), unknown(&format!("in {}", RunStage::Rendezvous.name())));
+        let ended =
+            RunOutcome { at: Some(Stamp(90_000)), ..RunOutcome::new(RunEnd::Finished, "it finished") };
+        let words = "exit 0: it finished".to_owned();
+        assert_eq!(told(RunStage::Training, Some(ended)), (Some(90_000), words));
     }
 }

@@ -45,7 +45,7 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         let mut shares = Shares::of(&spec);
         let in_time = prompter.timeout(DEADLINE, stop(&mut session, &spec, args.now, &mut shares)).await;
         in_time.transpose()?;
-        let stopped = shares.outcome(&args.run)?;
+        let stopped = shares.outcome(spec.id.short())?;
         if spec.options.max_restarts > 0 {
             to_person(&format!("no further attempt of run {} will start\n", spec.id.short()))?;
         }

@@ -9,6 +9,7 @@ use crate::domain::gpu::GpuSample;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::{Note, what};
 use crate::domain::past::PastGpu;
+use crate::domain::root_cause::Evidence;
 use crate::domain::run::Slot;
 use crate::domain::standstill::Standstill;
 use crate::domain::straggler::Straggler;
@@ -147,17 +148,26 @@ impl Alerts {
         }
     }
 
-    /// The first rank of a run that fails is told; the others fail because of it.
+    /// The rank that a run fails by is told; the others fail because of it. Where a later exit shows that it is another one than was
+    /// told, that takes its place.
     pub(super) fn rank_exited(&mut self, known: WorldView<'_>, id: &RunId, rank: Rank, at: Stamp) {
         let Some(run) = known.runs.get(id).filter(|_| self.rules.rank_failed) else { return };
-        if run.root_cause() != Some(rank) {
-            return;
-        }
+        let Some((_, evidence)) = run.why_failed().filter(|(cause, _)| *cause == rank) else { return };
         let exit = run.ranks.get(rank.0 as usize).and_then(|rank| rank.exit.as_ref());
         if let Some((_, exit)) = exit {
-            let words = format!("failed first: {}", exit.describe());
+            self.forget_cause(id, run);
+            let words = Evidence::headline(evidence.as_ref(), &exit.describe());
             self.happened(AlertKind::RankFailed, place(id, run, Some(rank)), at, &words);
         }
+    }
+
+    /// Forgets the rank that was told to be the cause in this attempt of a run.
+    fn forget_cause(&mut self, id: &RunId, run: &RunState) {
+        let begun = run.stages_of_attempt().first().filter(|_| run.attempt.0 > 1).map(|(at, _)| *at);
+        self.kept.retain(|alert| {
+            let is_cause = alert.kind == AlertKind::RankFailed && alert.place.run.as_ref() == Some(id);
+            !is_cause || begun.is_some_and(|begun| alert.since < begun)
+        });
     }
 }
 

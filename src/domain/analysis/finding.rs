@@ -329,6 +329,12 @@ pub(super) fn last(run: &RunAnalysis) -> Option<(Rank, Finding)> {
     Some((rank.rank, finding.mostly_in(run, rank.caused_in, us).or_seen_at(seen_at)))
 }
 
+/// The rank that the others waited for in a slow step, where that is at least half of what it took beyond the usual.
+fn waited_for(slow: &SlowStep, usual_us: u32) -> Option<Rank> {
+    let extra_us = u64::from(slow.us.saturating_sub(usual_us));
+    slow.last.filter(|(_, caused_us)| u64::from(*caused_us) * 2 >= extra_us).map(|(rank, _)| rank)
+}
+
 /// A step that took many times as long as others, and is none of many such ones: a stall.
 fn slow_step(run: &RunAnalysis) -> Option<Finding> {
     let length = run.steps.length.filter(|_| run.steps.aligned)?;
@@ -341,8 +347,8 @@ fn slow_step(run: &RunAnalysis) -> Option<Finding> {
     if slow.len() >= SLOW_MOST || (share < SLOW_SHARE && extra_us < SLOW_US) {
         return None;
     }
-    let waited = worst.last.filter(|(_, caused_us)| u64::from(*caused_us) * 2 >= extra_us);
-    let mut whom = waited.map_or_else(String::new, |(rank, _)| {
+    let waited = waited_for(worst, length.p50_us);
+    let mut whom = waited.map_or_else(String::new, |rank| {
         let place = worst.lost.map_or_else(String::new, |lost| format!(", {}", lost.words()));
         format!(": all waited for {}{place}", rank_words(run, rank))
     });
@@ -351,6 +357,11 @@ fn slow_step(run: &RunAnalysis) -> Option<Finding> {
         let (from, to) = (after(stop.from), after(stop.to));
         let rank = rank_words(run, stop.rank);
         whom = format!(": a signal had stopped {rank}, from {from} to {to} after the launch");
+    }
+    if whom.is_empty()
+        && let Some(host) = silence::unreached_in(run, worst, extra_us)
+    {
+        whom = format!(": {host} could not be reached meanwhile");
     }
     let words = format!(
         "step {} took {} (usually {}){whom}",
@@ -430,7 +441,7 @@ fn stalls(run: &RunAnalysis) -> (f64, f64, String) {
     let Some(length) = run.steps.length.filter(|_| run.steps.aligned) else { return none };
     let is_stall = |step: &&SlowStep| {
         let is_slow = f64::from(step.us) >= SLOW_FROM * f64::from(length.p50_us.max(1));
-        is_slow && step.last.is_none() && step.stop.is_none()
+        is_slow && waited_for(step, length.p50_us).is_none() && step.stop.is_none()
     };
     let stalled: Vec<&SlowStep> = run.steps.longest.iter().filter(is_stall).collect();
     if stalled.is_empty() {

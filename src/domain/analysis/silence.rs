@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{RunAnalysis, Silence};
+use super::figures::{RunAnalysis, Silence, SlowStep};
 use super::finding::{Finding, Place};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
@@ -101,6 +101,18 @@ pub(super) fn finding(run: &RunAnalysis) -> Option<Finding> {
     Some(Finding::new(1.0 + share, words, evidence).seen_at(Place::At(worst.from)))
 }
 
+/// The host that was not reached during a slow step, for at least half of the `extra_us` microseconds that it took beyond the usual.
+pub(super) fn unreached_in<'a>(run: &'a RunAnalysis, slow: &SlowStep, extra_us: u64) -> Option<&'a HostId> {
+    let (_, ended) = run.charts.ended.between(slow.step, slow.step.saturating_add(1))?.span()?;
+    let began = ended.plus_micros(-i64::from(slow.us));
+    let is_long = |silence: &&Silence| {
+        let until = silence.until.map_or(ended, |until| until.min(ended));
+        let away_us = until.micros_since(silence.from.max(began));
+        away_us > 0 && away_us.unsigned_abs() * 2 >= extra_us
+    };
+    run.silences.iter().find(is_long).map(|silence| &silence.host)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,8 +154,31 @@ mod tests {
             "gpu-a could not be reached for 8.0 s, from 6.0 s after the launch on: no word for 6 s"
         );
         assert!(found[1].starts_with("step 187 took 8.0 s"), "{found:#?}");
+        assert!(found[1].ends_with(": gpu-a could not be reached meanwhile"), "{found:#?}");
         assert!(!found.iter().any(|words| words.contains("exposed")), "{found:#?}");
         assert_eq!(run.silences.len(), 1);
+    }
+
+    /// A rank that comes 40 ms late to a transfer that hangs for 8 s does not explain it.
+    #[test]
+    fn a_stall_to_which_a_rank_came_a_little_late_is_no_slow_network_either() {
+        let of = |late_ms: u32| {
+            let mut told = Told::new(spec(2));
+            for step in 1..=400 {
+                let (stall, late) = if step == 187 { (8_000 - late_ms, late_ms) } else { (0, 0) };
+                told.at = told.at.plus_micros(32_000);
+                told.step(0, timing(step, [2, 10, 8, late, 7 + stall, 5]));
+                told.step(1, timing(step, [2, 10, 8 + late, 0, 7 + stall, 5]));
+            }
+            let found = findings(&told.finish(RunEnd::Finished));
+            found.into_iter().map(|finding| finding.words).collect::<Vec<_>>()
+        };
+        // no host was away, which is not said either
+        let little = of(40);
+        assert!(little[0].starts_with("step 187 took 8.0 s") && little[0].ends_with(" ms)"), "{little:#?}");
+        assert!(!little.iter().any(|words| words.contains("exposed")), "{little:#?}");
+        let much = of(7_000);
+        assert!(much[0].contains(": all waited for rank 1 (gpu-a:1)"), "{much:#?}");
     }
 
     #[test]

@@ -118,6 +118,31 @@ fn what_two_ranks_printed_is_ordered_no_finer_than_their_hosts_clocks_are_known(
 }
 
 #[test]
+fn a_host_that_was_rebooted_is_the_cause_though_it_is_back_a_minute_later() {
+    let mut machine = running();
+    let (at, minute) = (9 * SECOND as i64, 60 * SECOND as i64);
+    let reset = "RuntimeError: [pair.cc:589] Read error [10.77.0.12]:41609: Connection reset by peer";
+    rank_event(&mut machine, at, 0, &line(0, 9 * SECOND, reset));
+    rank_event(&mut machine, at + 150_000, 0, &exit_at(9 * SECOND + 100_000, 1, false));
+    machine.handle_time(Stamp(at + 1_100_000));
+    let exit = RankExit {
+        code: None,
+        signal: None,
+        t: HostTime(3),
+        error: None,
+        stopped: false,
+        cause: Some(crate::domain::run::REBOOTED.to_owned()),
+    };
+    rank_event(&mut machine, at + minute, 1, &Event::RankExited { exit });
+    let outcome = finish(&mut machine);
+    assert_eq!((outcome.root, outcome.exit_code()), (Some(Rank(1)), 69), "{}", outcome.summary);
+    assert_eq!(
+        outcome.summary,
+        "rank 1 (b:0) failed: lost, the host was rebooted; rank 0 (a:0) ended before it, but had lost a peer"
+    );
+}
+
+#[test]
 fn a_clock_that_was_set_forward_keeps_no_other_rank_running() {
     let mut machine = running();
     let actions = rank_event(&mut machine, 5_000_000, 1, &exit_at(3_600 * SECOND, 1, false));

@@ -264,8 +264,7 @@ fn what_ranks_printed_tells_the_root_cause() {
     assert_eq!((outcome.exit_code(), outcome.root), (3, Some(Rank(1))));
     assert_eq!(
         outcome.summary,
-        "rank 1 (b:0) failed: RuntimeError: out of memory; exit 3; rank 0 (a:0) ended before it, but had lost a peer; \
-         rank 0 failed too"
+        "rank 1 (b:0) failed: RuntimeError: out of memory; exit 3; rank 0 (a:0) ended before it, but had lost a peer"
     );
 }
 

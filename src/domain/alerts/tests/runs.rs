@@ -1,7 +1,10 @@
 //! Alerts of runs: GPUs that are held and idle, processes beside a run, hangs, failures, full disks.
 
 use super::*;
+use crate::domain::log::{LogLine, Stream};
 use crate::domain::note::what;
+use crate::domain::run::RunStage;
+use crate::domain::waiting::Waiting;
 
 #[test]
 fn a_gpu_that_is_held_and_computes_nothing_is_told() {
@@ -182,6 +185,45 @@ fn the_rank_that_failed_first_is_told_alone() {
     assert_eq!(script.told(), [(AlertKind::RankFailed, place, 5, Some(5))]);
     assert_eq!(script.words(), ["failed first: exit 3"]);
     assert!(script.world.alerts.all().all(Alert::is_moment));
+}
+
+#[test]
+fn a_later_cause_takes_the_place_of_the_one_that_was_told_in_the_same_attempt() {
+    let mut script = Script::new();
+    let run = script.run();
+    let line = LogLine {
+        rank: Rank(0),
+        stream: Stream::Stderr,
+        offset: 0,
+        text: "EOFError".to_owned(),
+        elided: 0,
+        t: None,
+    };
+    script.now = 5;
+    script.tell(Origin::Rank(run.clone(), Rank(0)), Event::LogPrinted { line: Arc::new(line) });
+    script.tell(Origin::Rank(run.clone(), Rank(0)), Event::RankExited { exit: exit(1, false) });
+    assert_eq!(script.words(), ["failed first: exit 1"]);
+    script.now = 6;
+    script.tell(Origin::Rank(run.clone(), Rank(1)), Event::RankExited { exit: exit(3, false) });
+    let of = |rank: u32, at| {
+        let place = script_place(&run, rank);
+        (AlertKind::RankFailed, place, at, Some(at))
+    };
+    assert_eq!(script.told(), [of(1, 6)]);
+    assert_eq!(script.words(), ["failed: exit 3"]);
+    // that of the next attempt is another one
+    script.now = 8;
+    let why = "rank 1 failed".to_owned();
+    script.tell(Origin::Run(run.clone()), Event::RunRestarted { attempt: 2, of: 2, why, root: Rank(1) });
+    let (stage, waiting_for) = (RunStage::Prepare, Waiting::default());
+    script.tell(Origin::Run(run.clone()), Event::StageEntered { stage, waiting_for });
+    script.now = 9;
+    script.tell(Origin::Rank(run.clone(), Rank(1)), Event::RankExited { exit: exit(3, false) });
+    assert_eq!(script.told(), [of(1, 6), of(1, 9)]);
+}
+
+fn script_place(run: &RunId, rank: u32) -> String {
+    format!("run {} rank {rank} (a)", run.short())
 }
 
 #[test]
