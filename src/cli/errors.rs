@@ -216,7 +216,9 @@ pub fn written(result: io::Result<()>) -> Result<bool, Failure> {
     match result {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(Code::Io, format!("can't write to standard output: {error}"))),
+        Err(error) => {
+            Err(Failure::new(Code::Io, format!("can't write to standard output: {}", output::reason(&error))))
+        }
     }
 }
 

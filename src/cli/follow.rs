@@ -22,6 +22,7 @@ use crate::domain::outcome::STOPPED;
 use crate::domain::run::RunStage;
 use crate::domain::run_status::{HostRunStatus, hosts_of_cpu_slots, shared_cpu_slots};
 use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::launcher::session::Output;
@@ -33,6 +34,8 @@ use crate::tui::source::recorded::{Recorded, Told};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at whether a reader takes anything, after a signal.
 const LOOK: Duration = Duration::from_millis(250);
+/// One that waits for the same hosts says so again after that, microseconds.
+const AGAIN_US: i64 = 10_000_000;
 /// Exit code when the terminal goes away: 128 + SIGHUP.
 const HANGUP: u8 = 129;
 /// Exit code when nothing reads standard output any more: 128 + SIGPIPE.
@@ -206,9 +209,7 @@ async fn stream(
                     if hosts.is_empty() {
                         continue;
                     }
-                    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                    let waited = units::duration_us(clock::now().micros_since(began).max(0).unsigned_abs());
-                    screen.own(&format!("connecting: waiting for {} for {waited}", hosts.join(", ")));
+                    screen.connecting(hosts, began, clock::now());
                 }
             }
         }
@@ -306,6 +307,8 @@ pub(crate) struct Screen {
     has_bars: bool,
     /// What the looks of a launch were waited for so far.
     looked_for: Vec<String>,
+    /// The hosts that a launch was last said to wait for, and when.
+    told_connecting: Option<(Vec<HostId>, Stamp)>,
     /// The hosts that were asked which other runs have the CPU slots of the run; `None` where that is not told.
     asked_beside: Option<Vec<HostId>>,
 }
@@ -324,6 +327,7 @@ impl Screen {
             bar_due: false,
             progress: None,
             looked_for: Vec::new(),
+            told_connecting: None,
             has_bars: false,
             asked_beside: None,
         }
@@ -478,8 +482,39 @@ impl Screen {
         }
     }
 
+    /// Says which hosts a launch waits for: when they are others, and now and then.
+    fn connecting(&mut self, hosts: Vec<HostId>, began: Stamp, now: Stamp) {
+        if is_told(self.told_connecting.as_ref(), &hosts, now) {
+            return;
+        }
+        let names: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let waited = units::duration_us(now.micros_since(began).max(0).unsigned_abs());
+        self.own(&format!("connecting: waiting for {} for {waited}", names.join(", ")));
+        self.told_connecting = Some((hosts, now));
+    }
+
     pub(crate) fn own(&mut self, text: &str) {
         let text = Line::Own(format!("hvtui: {}", sanitize(text)));
         self.print(|_| vec![text]);
+    }
+}
+
+/// Whether it was said a short while ago that these hosts are waited for.
+fn is_told(told: Option<&(Vec<HostId>, Stamp)>, hosts: &[HostId], now: Stamp) -> bool {
+    told.is_some_and(|(said, at)| said == hosts && now.micros_since(*at) < AGAIN_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_that_waits_for_the_same_hosts_does_not_say_so_each_second() {
+        let hosts = |names: &[&str]| names.iter().map(|name| HostId::from(*name)).collect::<Vec<HostId>>();
+        let told = (hosts(&["n3"]), Stamp(5_000_000));
+        assert!(!is_told(None, &hosts(&["n3"]), Stamp(0)));
+        assert!(is_told(Some(&told), &hosts(&["n3"]), Stamp(14_999_999)));
+        assert!(!is_told(Some(&told), &hosts(&["n3"]), Stamp(15_000_000)));
+        assert!(!is_told(Some(&told), &hosts(&["n2", "n3"]), Stamp(6_000_000)), "others");
     }
 }

@@ -22,6 +22,7 @@ mod hint;
 mod image_progress;
 mod in_place;
 pub mod json;
+mod last_lines;
 pub mod launch;
 mod log_line;
 pub mod logging;
@@ -73,7 +74,11 @@ pub fn main() -> ExitCode {
             return failure.code.into();
         }
     }
-    let cli = match parse(std::env::args_os()) {
+    let parsed = parse(std::env::args_os());
+    if !parsed.as_ref().is_ok_and(|cli| is_part_of_a_run(cli.command.as_ref())) {
+        output::fail_where_missing();
+    }
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
@@ -262,6 +267,24 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::LookInside(args) => Ok(commands::roles::look_inside(&args.ask)),
         Command::RshAgent(args) => Ok(commands::roles::rsh_agent(args)),
     }
+}
+
+/// Whether it is a command that hvtui itself starts, on hosts: no person reads what it prints.
+fn is_part_of_a_run(command: Option<&Command>) -> bool {
+    matches!(
+        command,
+        Some(
+            Command::Agent(_)
+                | Command::Supervise(_)
+                | Command::RankWrap(_)
+                | Command::LaunchWrap(_)
+                | Command::NodeWrap(_)
+                | Command::SampleHost(_)
+                | Command::RankShim
+                | Command::LookInside(_)
+                | Command::RshAgent(_)
+        )
+    )
 }
 
 /// Whether it comes to hold passwords or the values of secret variables: all but ranks and what runs beside them, of which core

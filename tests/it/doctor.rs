@@ -321,11 +321,11 @@ fn what_runs_leave_behind_and_where_they_listen_is_told() {
     let fake: [&OsStr; 3] = ["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()];
     let Some(cluster) = Cluster::ready(2, &fake) else { return };
     let client = Client::new(&cluster);
-    // a server that takes few logins at once
-    cluster.on(
-        "n2",
-        "echo MaxStartups 2:50:4 > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config",
-    );
+    // a server that takes few logins at once, by the file that it was started with
+    let file = cluster.dir().join("n2/sshd_config");
+    let line =
+        format!("echo MaxStartups 2:50:4 > ~/sshd_config && mount --bind ~/sshd_config {}", file.display());
+    cluster.on("n2", &line);
     // a run that has ended and has left a process that its supervisor did not see, and one that listens
     let ended = client.run(&["run", "-H", "n1:1", "--", "sh", "-c", "echo run=$HVTUI_RUN"]);
     let run = ended.out.split("run=").nth(1).expect("its id").trim();

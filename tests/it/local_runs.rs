@@ -39,8 +39,18 @@ impl Person {
     }
 
     pub(crate) fn hvtui(&self, args: &[&str]) -> Command {
+        self.command(&[env!("CARGO_BIN_EXE_hvtui")], args)
+    }
+
+    /// hvtui, started without a standard output.
+    fn without_output(&self, args: &[&str]) -> Output {
+        let closed = ["sh", "-c", r#"exec "$0" "$@" >&-"#, env!("CARGO_BIN_EXE_hvtui")];
+        self.command(&closed, args).output_in_time().unwrap()
+    }
+
+    fn command(&self, program: &[&str], args: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]).args(args);
+        command.args(["-k", "5", "120"]).args(program).args(args);
         command.current_dir(self.home()).env_clear().env("HOME", self.home()).env("PATH", "/usr/bin:/bin");
         command.env("LANG", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
@@ -98,6 +108,30 @@ fn help_that_could_not_be_written_is_no_success() {
             "{args:?}: {err}"
         );
     }
+}
+
+#[test]
+fn a_closed_standard_output_is_no_success() {
+    let person = Person::new(1);
+    assert!(person.run(&["run", "-np", "1", "--", "echo", "said"]).status.success());
+    let why = "hvtui: can't write to standard output: it was closed when hvtui was started";
+    for args in [
+        &["--help"][..],
+        &["runs", "--local"],
+        &["runs", "--json"],
+        &["report", "last"],
+        &["logs", "last"],
+        &["export", "last", "--to", "jsonl"],
+    ] {
+        let out = person.without_output(args);
+        let err = text(&out.stderr);
+        assert!(out.status.code() == Some(74) && err.contains(why), "{args:?}: {:?} {err}", out.status);
+    }
+    let silent = person.without_output(&["export", "last", "--to", "mcap", "-o", "whole.mcap"]);
+    assert_eq!(silent.status.code(), Some(0), "it prints nothing there: {}", text(&silent.stderr));
+    let run = person.without_output(&["run", "-np", "1", "--", "sh", "-c", "echo said; exec sleep 600"]);
+    let err = text(&run.stderr);
+    assert!(run.status.code() == Some(74) && err.contains(why) && err.contains("stopping the run"), "{err}");
 }
 
 /// 64 is what was typed wrongly, 65 is data that are none, 74 is a file that is not there or that the system refuses.
@@ -215,6 +249,23 @@ fn what_another_client_follows_goes_on_when_its_reader_goes_away() {
     assert!(text(&stopped.stdout).contains("nothing of run"), "{}", text(&stopped.stdout));
     let again = person.run(&["stop", &run]);
     assert!(text(&again.stdout).contains("has ended already"), "{}", text(&again.stdout));
+}
+
+#[test]
+fn logs_that_are_followed_end_with_their_reader_though_ranks_print_nothing_more() {
+    let person = Person::new(1);
+    let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", "echo said; exec sleep 600"]);
+    let run = text(&out.stdout).trim().to_owned();
+    let mut logs = person.hvtui(&["logs", "-f", &run]).spawn().unwrap();
+    let mut first = String::new();
+    let mut lines = BufReader::new(logs.stdout.take().unwrap());
+    lines.read_line(&mut first).unwrap();
+    assert_eq!(first, "[0] said\n");
+    drop(lines);
+    let out = logs.output_in_time().unwrap();
+    assert!(out.status.success(), "{:?} {}", out.status, text(&out.stderr));
+    assert_eq!(person.recorded()["state"], "running");
+    assert!(person.run(&["stop", &run]).status.success());
 }
 
 #[test]

@@ -587,6 +587,24 @@ fn a_run_is_not_called_training_while_a_host_is_silent() {
 }
 
 #[test]
+fn a_stop_that_waits_for_a_silent_host_says_so_and_its_clock_goes_on() {
+    let mut story = training();
+    story.wait_ms(4_000);
+    story.stage(RunStage::Stopping, &["rank 2 on gpu-b:0", "gpu-b (link down: reset)"]);
+    story.wait_ms(16_000);
+    for size in [(80, 24), (200, 50)] {
+        let screen = shown(&mut story, size);
+        let waits = "stopping: waiting for rank 2 on gpu-b:0, gpu-b (link down: reset) · 16 s";
+        assert!(screen.contains(waits) && !screen.contains("have been silent"), "{screen}");
+        assert!(screen.contains("● stopping 16 s"), "{screen}");
+    }
+    press(&mut story, "x");
+    let again = shown(&mut story, (80, 24));
+    assert!(again.contains("is already stopping. Kill it?") && again.contains("kill now"), "{again}");
+    assert!(!again.contains(" y stop "), "{again}");
+}
+
+#[test]
 fn an_own_stop_is_grey_in_each_column() {
     let mut story = training();
     story.stage(RunStage::Stopping, &[]);

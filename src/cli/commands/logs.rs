@@ -1,17 +1,18 @@
 //! `hvtui logs`: the lines that a run's ranks printed, from its recording and from its hosts.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::cli::args::LogsArgs;
 use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout, written};
 use crate::cli::find::{Found, find, recorded};
+use crate::cli::last_lines::{Date, LastLines};
 use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
@@ -28,7 +29,7 @@ use crate::domain::log_text::carried::Carried;
 use crate::domain::resume_point::ResumePoint;
 use crate::domain::run::RunSpec;
 use crate::domain::text::about;
-use crate::domain::time::HostTime;
+use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::LoggedLine;
 use crate::launcher::session::{Output, Session};
 use crate::record::Reader;
@@ -44,7 +45,7 @@ pub fn run(
     if let Some(reader) = here.as_ref().filter(|reader| reader.spec().is_none()) {
         let mut printer = Printer::new(args, None)?;
         printer.recording(reader)?;
-        printer.release()?;
+        printer.release(&|_| None)?;
         note(&format!(
             "run {}: the beginning of its recording is missing, and with it the hosts it is on: what they still have is not \
              shown",
@@ -57,7 +58,7 @@ pub fn run(
     if let Some(reader) = here.as_ref().filter(|reader| reader.outcome().is_some() || file.is_err()) {
         let mut printer = Printer::new(args, reader.spec())?;
         printer.recording(reader)?;
-        printer.release()?;
+        printer.release(&|_| None)?;
         return file.map(|_| ExitCode::SUCCESS).or_else(|failure| match reader.outcome() {
             Some(_) => Ok(ExitCode::SUCCESS),
             None => Err(failure),
@@ -75,10 +76,12 @@ pub fn run(
             Some(reader) => reader.resume_state()?.resume_point,
             None => ResumePoint::default(),
         };
-        let session = found.session(&file, paths, None, &prompter).await?;
+        let mut session = found.session(&file, paths, None, &prompter).await?;
         output::start(&paths.state)?;
-        let code = stream(session, (&found, kept.as_ref()), resume_point, &mut printer).await;
-        let code = code.and_then(|code| printer.release().map(|()| code));
+        let code = stream(&mut session, (&found, kept.as_ref()), resume_point, &mut printer).await;
+        let code = code
+            .and_then(|code| printer.release(&|line| printed_at(&session, &found.spec, line)).map(|()| code));
+        drop(session);
         printer.end_bar();
         let taken = output::end(None).await;
         code.and_then(|code| taken.map(|()| code))
@@ -92,6 +95,9 @@ const FIRST_US: u64 = 2_000_000;
 const LONGEST_US: u64 = 5_000_000;
 /// A host that is still being reached then keeps the lines of the others no longer.
 const REACHED_US: u64 = 20_000_000;
+
+/// Between two looks at whether anything still reads standard output, for ranks that print nothing.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether what was printed before is still on its way.
 struct Past {
@@ -141,9 +147,15 @@ fn is_tried_again(state: &LinkState) -> bool {
     !matches!(state, LinkState::Refused { .. } | LinkState::Down { retry_at: None, .. })
 }
 
+/// When a line was printed: by its host's clock, as far as that is known yet.
+fn printed_at(session: &Session, spec: &RunSpec, line: &LogLine) -> Option<Stamp> {
+    let place = spec.placements.get(line.rank.0 as usize)?;
+    session.world().hosts.get(&place.host)?.clock.stamp(line.t?)
+}
+
 /// Prints what the hosts have, and with `--follow` what comes; of what a rank has emptied away what the recording has.
 async fn stream(
-    mut session: Session,
+    session: &mut Session,
     (found, kept): (&Found, Option<&Reader>),
     resume_point: ResumePoint,
     printer: &mut Printer<'_>,
@@ -152,9 +164,11 @@ async fn stream(
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
     let mut failed = None;
     session.read(spec, resume_point, !follow);
-    let mut past = Past::new(&session, &due);
+    let mut past = Past::new(session, &due);
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !due.is_empty() {
-        if output::closed().is_some() {
+        if output::closed().is_some() || output::reader_is_gone() {
             return Ok(ExitCode::SUCCESS);
         }
         let holds = follow && printer.held.is_some();
@@ -166,15 +180,20 @@ async fn stream(
             }
             // what was printed before has come: from here on each line is shown at once
             () = past.is_told(), if holds => {
-                printer.release()?;
+                printer.release(&|line| printed_at(session, spec, line))?;
                 continue;
             }
+            _ = look.tick() => continue,
         };
         match next {
             Output::Event(envelope) => match (&envelope.origin, &envelope.event) {
                 (Origin::Rank(run, _), Event::LogPrinted { line }) if *run == spec.id => {
                     past.word = Some(clock::host_now());
-                    printer.line(line)?;
+                    printer.line(
+                        line,
+                        envelope.at,
+                        Some(&|line: &LogLine| printed_at(session, spec, line)),
+                    )?;
                     // the hosts keep what is not read
                     output::room().await;
                     printer.draw();
@@ -233,7 +252,7 @@ struct Printer<'a> {
     /// What is to stand there, and whose it is.
     bar: Option<((Rank, Stream), String)>,
     /// With `--tail`: the last lines so far.
-    held: Option<VecDeque<LogLine>>,
+    held: Option<LastLines>,
 }
 
 impl<'a> Printer<'a> {
@@ -246,14 +265,14 @@ impl<'a> Printer<'a> {
         let is_one = args.rank.len() == 1 && args.rank.iter().all(|ranks| ranks.start() == ranks.end());
         let terminal = io::stdout().is_terminal();
         let (carried, unfinished) = (BTreeMap::new(), ProgressLine::default());
-        let held = args.tail.map(|_| VecDeque::new());
+        let held = args.tail.map(LastLines::new);
         Ok(Self { args, is_one, terminal, paint: Paint::of_process(), carried, unfinished, bar: None, held })
     }
 
     /// Prints the last lines of those that were held back, and from here on each line at once.
-    fn release(&mut self) -> Result<(), Failure> {
+    fn release(&mut self, date: Date<'_>) -> Result<(), Failure> {
         let mut text = Vec::new();
-        for line in self.held.take().unwrap_or_default() {
+        for line in self.held.take().into_iter().flat_map(|held| held.into_lines(date)) {
             written(self.write(&mut text, &line))?;
         }
         to_stdout(&String::from_utf8_lossy(&text))?;
@@ -262,12 +281,9 @@ impl<'a> Printer<'a> {
     }
 
     /// Keeps a line for the end, if the last ones alone are wanted.
-    fn hold(&mut self, line: &LogLine) -> bool {
-        let (Some(held), Some(most)) = (&mut self.held, self.args.tail) else { return false };
-        held.push_back(line.clone());
-        if held.len() > most {
-            held.pop_front();
-        }
+    fn hold(&mut self, line: &LogLine, at: Stamp, date: Option<Date<'_>>) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        held.push(line.clone(), at, date);
         true
     }
 
@@ -279,14 +295,14 @@ impl<'a> Printer<'a> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let one = self.args.rank.first().filter(|_| self.is_one).map(|ranks| Rank(*ranks.start()));
         for logged in reader.log(one) {
-            let LoggedLine { line, gap, .. } = logged?;
+            let LoggedLine { at, line, gap, .. } = logged?;
             if gap && self.wants(line.rank) {
                 // not among what the ranks printed: beside it
                 written(out.flush())?;
                 note(&format!("rank {}: {}", line.rank, line.text));
                 continue;
             }
-            if self.takes(&line) && !self.hold(&line) && !written(self.write(&mut out, &line))? {
+            if self.takes(&line) && !self.hold(&line, at, None) && !written(self.write(&mut out, &line))? {
                 return Ok(false);
             }
         }
@@ -296,22 +312,22 @@ impl<'a> Printer<'a> {
     /// Prints the lines of a gap that are recorded.
     fn lines_of(&mut self, reader: &Reader, gap: &LogGap) -> Result<(), Failure> {
         for logged in reader.log(Some(gap.rank)) {
-            let LoggedLine { line, gap: is_gap, .. } = logged?;
+            let LoggedLine { at, line, gap: is_gap, .. } = logged?;
             if !is_gap && line.stream == gap.stream && (gap.from..gap.to).contains(&line.offset) {
-                self.line(&line)?;
+                self.line(&line, at, None)?;
             }
         }
         Ok(())
     }
 
-    /// Prints one line at once.
-    fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
+    /// Prints one line at once: one that came at a moment, or without `date` was printed then.
+    fn line(&mut self, line: &LogLine, at: Stamp, date: Option<Date<'_>>) -> Result<(), Failure> {
         if !self.takes(line) {
             return Ok(());
         }
         // it has ended with the line
         self.bar.take_if(|(of, _)| *of == (line.rank, line.stream));
-        if self.hold(line) {
+        if self.hold(line, at, date) {
             return Ok(());
         }
         self.unfinished.clear();

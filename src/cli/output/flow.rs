@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::missing;
 use super::spill::Spill;
 
 /// Text that may wait in memory, bytes; as much again is being written.
@@ -38,7 +39,7 @@ impl From<io::Error> for Closed {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::BrokenPipe => Self::Reader,
-            _ => Self::Failed(error.to_string()),
+            _ => Self::Failed(missing::reason(&error)),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! else meanwhile write directly, until [`start`] is called. Why it is so: docs/decisions/blocked-output.md.
 
 mod flow;
+mod missing;
 mod spill;
 
 use std::io::Write;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 pub(crate) use flow::Closed;
 use flow::Flow;
+pub(crate) use missing::{fail_where_missing, reason};
 use tokio::sync::Notify;
 use tokio::time;
 

@@ -9,12 +9,17 @@ use serde::{Deserialize, Serialize};
 use super::super::{Check, Seen, Site, shell_word};
 use crate::domain::doctor::Verdict;
 use crate::procs::status::user_name;
+use crate::procs::{memory, table};
 use crate::program::home;
 
 pub(in crate::doctor) struct Sshd;
 
 /// The first that is there counts; the second is a vendor's (SUSE).
 const FILES: [&str; 2] = ["/etc/ssh/sshd_config", "/usr/etc/ssh/sshd_config"];
+/// Behind the command of a server that listens, in its title (OpenSSH 7.7 and newer).
+const LISTENER: &str = " [listener]";
+/// Characters of such a title at most.
+const TITLE: usize = 4096;
 /// What stands there counts first, where the file begins with what is in that folder.
 const DROP_IN: &str = "/etc/ssh/sshd_config.d/10-startups.conf";
 /// The file of keys that counts unless another one is said, below the home folder.
@@ -94,13 +99,40 @@ impl Check for Sshd {
         // Debian's sshd, and that of its like, takes what a group of the user alone may write
         let is_debians = Path::new("/etc/debian_version").exists();
         let loose = loose(&home(), own, |group| is_debians && is_alone(&passwd, &groups, group, own));
-        Ok(Found { version: version(site), loose, ..Found::of(FILES.map(Path::new)) })
+        let named = started_with();
+        let files = named.as_deref().map_or(FILES.map(Path::new), |file| [file; 2]);
+        Ok(Found { version: version(site), loose, ..Found::of(files) })
     }
 
     fn judge(seen: &[Seen<'_, Found>]) -> Vec<Verdict> {
         let has_others = seen.len() > 1;
         seen.iter().map(|one| judge(&one.found, &one.info.user, has_others)).collect()
     }
+}
+
+/// The file that the server of this login was started with, where it was started with one (`-f`).
+fn started_with() -> Option<PathBuf> {
+    let all = table::all();
+    let above = table::ancestors(&all, std::process::id());
+    let servers = all.iter().filter(|process| process.stat.name == "sshd").filter_map(|process| {
+        let title = memory::command_words(process.pid, TITLE)?;
+        title.contains(LISTENER).then(|| (above.contains(&process.pid), title))
+    });
+    named_by(&servers.collect::<Vec<_>>())
+}
+
+/// The file of the server that has let this process in, else of the only one, by their titles.
+fn named_by(servers: &[(bool, String)]) -> Option<PathBuf> {
+    let above = servers.iter().find(|(is_above, _)| *is_above);
+    let ((Some((_, title)), _) | (None, [(_, title)])) = (above, servers) else { return None };
+    let mut words =
+        title.split(LISTENER).next()?.split_whitespace().skip_while(|word| !word.starts_with("-f"));
+    let file = match words.next()?.strip_prefix("-f")? {
+        "" => words.next()?,
+        file => file,
+    };
+    // another one is below a folder that is not known
+    file.starts_with('/').then(|| PathBuf::from(file))
 }
 
 /// The server's version: older ones tell it as well, with a complaint about the option.
@@ -272,6 +304,11 @@ fn refused(found: &Found, user: &str) -> Option<Verdict> {
     Some(if is_known && is_own { verdict.fixed_there(command) } else { verdict })
 }
 
+/// The file of a server that was started with one of its own.
+fn own_file(found: &Found) -> Option<&str> {
+    found.file.as_deref().filter(|file| !FILES.contains(file))
+}
+
 fn judge(found: &Found, user: &str, has_others: bool) -> Verdict {
     if let Some(verdict) = refused(found, user).filter(|_| has_others && found.is_strict()) {
         return verdict;
@@ -280,7 +317,11 @@ fn judge(found: &Found, user: &str, has_others: bool) -> Verdict {
     if !found.is_read {
         let and = version.map_or_else(String::new, |version| format!("{version}, and "));
         return Verdict::unknown(match &found.file {
-            Some(file) => format!("{and}only root can read {file}: sudo sshd -T tells what it says"),
+            Some(file) => {
+                let of_file =
+                    own_file(found).map_or_else(String::new, |file| format!(" -f {}", shell_word(file)));
+                format!("{and}only root can read {file}: sudo sshd -T{of_file} tells what it says")
+            }
             None => format!("{and}no file of the ssh server can be read"),
         });
     }
@@ -288,10 +329,11 @@ fn judge(found: &Found, user: &str, has_others: bool) -> Verdict {
     let startups = found.startups.as_deref().unwrap_or("10:30:100");
     let at_once = startups.split(':').next().and_then(|first| first.parse::<u32>().ok()).unwrap_or(STARTUPS);
     let version = version.map_or_else(String::new, |version| format!("{version}, "));
-    let words = format!("{version}MaxStartups {startups}, MaxSessions {sessions}");
+    let by = own_file(found).map_or_else(String::new, |file| format!("{file}: "));
+    let words = format!("{version}{by}MaxStartups {startups}, MaxSessions {sessions}");
     // a vendor's file is replaced by its next version
     let is_vendors = found.file.as_deref() == Some(FILES[1]);
-    let place = if is_vendors { DROP_IN } else { FILES[0] };
+    let place = if is_vendors { DROP_IN } else { own_file(found).unwrap_or(FILES[0]) };
     let set = |what: &str| format!("{what} in {place}, then: sudo systemctl reload ssh (or sshd)");
     if at_once < STARTUPS {
         let cause = "of logins that come at once some are refused: \"Connection closed by\" or \"reset by peer\" when mpirun or \
@@ -408,6 +450,39 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let found = Found::of([folder.path(), folder.path()]);
         assert_eq!((found.is_read, found.unread.len()), (false, 1));
+    }
+
+    #[test]
+    fn the_file_of_the_server_that_let_this_process_in_counts() {
+        let server = |is_above: bool, words: &str| {
+            (is_above, format!("sshd: /usr/sbin/sshd {words} [listener] 0 of 200-400 startups"))
+        };
+        let named = |servers: &[(bool, String)]| named_by(servers).map(|file| file.display().to_string());
+        let one = |words: &str| named(&[server(false, words)]);
+        assert_eq!(one("-D -f /srv/a/sshd_config -E /srv/a/log").as_deref(), Some("/srv/a/sshd_config"));
+        assert_eq!(one("-D -f/srv/sshd_config").as_deref(), Some("/srv/sshd_config"));
+        assert_eq!([one("-D"), one("-f"), one("-D -f sshd_config")], [None, None, None]);
+        let two = [server(false, "-f /srv/a"), server(true, "-f /srv/b")];
+        assert_eq!(named(&two).as_deref(), Some("/srv/b"));
+        assert_eq!(named(&[server(true, "-D"), server(false, "-f /srv/a")]), None, "the usual file");
+        assert_eq!(named(&[server(false, "-D"), server(false, "-f /srv/a")]), None, "which one is not known");
+    }
+
+    #[test]
+    fn a_file_of_its_own_is_named() {
+        let found = |is_read: bool| Found {
+            file: Some("/srv/sshd_config".to_owned()),
+            is_read,
+            startups: Some("3".to_owned()),
+            ..Found::default()
+        };
+        let verdict = judge(&found(true), "li", true);
+        assert_eq!(verdict.evidence, "/srv/sshd_config: MaxStartups 3, MaxSessions 10");
+        let remedy = verdict.remedy.unwrap();
+        assert!(remedy.contains(" in /srv/sshd_config, then"), "{remedy}");
+        let unread = judge(&found(false), "li", true).evidence;
+        let seen = "only root can read /srv/sshd_config: sudo sshd -T -f /srv/sshd_config tells what it says";
+        assert_eq!(unread, seen);
     }
 
     #[test]

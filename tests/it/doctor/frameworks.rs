@@ -233,7 +233,12 @@ fn what_is_as_it_should_be_passes_by_name() {
     );
     cluster.on("n1", &format!("mkdir -p ~/cuda && cp {} ~/cuda", file.display()));
     cluster.on("n1", "/sbin/ldconfig -C ~/ld.cache ~/cuda && mount --bind ~/ld.cache /etc/ld.so.cache");
-    cluster.on("n1", "printf 'MaxStartups 100:30:200\\nMaxSessions 20\\n' > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config");
+    // over the file that its sshd was started with
+    let covers = |host: &str| {
+        let file = cluster.dir().join(host).join("sshd_config");
+        format!("> ~/sshd_config && mount --bind ~/sshd_config {}", file.display())
+    };
+    cluster.on("n1", &format!("printf 'MaxStartups 100:30:200\\nMaxSessions 20\\n' {}", covers("n1")));
     let told = json(&client.run(&["doctor", "--json", "--only", "sshd,hostname,stub,cuda"]));
     for (check, words) in [
         ("sshd", "OpenSSH_"),
@@ -248,10 +253,7 @@ fn what_is_as_it_should_be_passes_by_name() {
     // and the same checks fail where it is not
     cluster.on("n2", &format!("mkdir -p ~/cuda/stubs && cp {} ~/cuda/stubs", file.display()));
     cluster.on("n2", "/sbin/ldconfig -C ~/ld.cache ~/cuda/stubs && mount --bind ~/ld.cache /etc/ld.so.cache");
-    cluster.on(
-        "n2",
-        "echo MaxStartups 2:50:4 > ~/sshd_config && mount --bind ~/sshd_config /etc/ssh/sshd_config",
-    );
+    cluster.on("n2", &format!("echo MaxStartups 2:50:4 {}", covers("n2")));
     cluster.on("n2", "printf '127.0.1.1 n2\\n' > ~/hosts && mount --bind ~/hosts /etc/hosts");
     let told = json(&client.run(&["doctor", "--json", "--only", "sshd,hostname,stub"]));
     for (check, mark) in [("sshd", "look"), ("hostname", "look"), ("stub", "bad")] {

@@ -40,7 +40,7 @@ pub(super) struct Row {
     /// GB/s that were measured, of the slowest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<f64>,
-    /// The last words of what has failed.
+    /// The last words of what has failed; of what is slow, in what way.
     pub(super) words: Vec<String>,
     /// The command that does it again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,11 +111,22 @@ pub(super) fn judge(step: &'static str, place: &str, ran: &[Ran], link: Option<f
     }
 }
 
+/// The command line that does a run again.
+fn repeated(ran: &Ran) -> Option<String> {
+    shlex::try_join(std::iter::once("hvtui").chain(ran.words.iter().map(String::as_str))).ok()
+}
+
+/// A row that is slower than half of what was to be expected says so, with the run to do again; another one stays.
+fn told_slow(row: Row, ran: Option<&Ran>, than: &str) -> Row {
+    if row.mark != Mark::Look {
+        return row;
+    }
+    Row { words: vec![format!("less than half of {than}")], again: ran.and_then(repeated), ..row }
+}
+
 fn failure(row: Row, failed: &Ran) -> Row {
     let words = last_words(failed);
-    let again =
-        Some(shlex::try_join(std::iter::once("hvtui").chain(failed.words.iter().map(String::as_str))));
-    let again = again.and_then(Result::ok);
+    let again = repeated(failed);
     let place = failed.place.clone();
     match failed.code {
         Some(code) if code == i32::from(BUSY) => {
@@ -168,7 +179,8 @@ fn links(row: Row, ran: &[Ran]) -> Row {
     };
     let mark = if nominal.is_some_and(|all| rate < SHARE * all) { Mark::Look } else { Mark::Good };
     let expected = nominal.map_or_else(String::new, |all| format!("{all:.2} GB/s"));
-    Row { mark, expected, measured, expected_rate: nominal, rate: Some(rate), ..row }
+    let row = Row { mark, expected, measured, expected_rate: nominal, rate: Some(rate), ..row };
+    told_slow(row, ran.first(), &format!("what the interface gives, from {from} to {to}"))
 }
 
 /// GB/s of the slowest run's allreduce against what is to be expected; where that is not known, against the other runs.
@@ -193,12 +205,14 @@ fn rated(row: Row, ran: &[Ran], expected: Option<f64>) -> Row {
         others.sort_unstable_by(f64::total_cmp);
         (others.len() > 2).then(|| others[others.len() / 2])
     };
+    let than = if expected.is_some() { "what the slowest link gave" } else { "what the middle one gave" };
     let expected = expected.or_else(of_others);
     let mark = if expected.is_some_and(|all| rate < SHARE * all) { Mark::Look } else { Mark::Good };
     let slowest = if rates.len() > 1 { format!(", slowest {place}") } else { String::new() };
     let measured = format!("{rate:.2} GB/s busbw, sums right{slowest}");
     let text = expected.map_or_else(String::new, |all| format!("{all:.2} GB/s"));
-    Row { mark, expected: text, measured, expected_rate: expected, rate: Some(rate), ..row }
+    let row = Row { mark, expected: text, measured, expected_rate: expected, rate: Some(rate), ..row };
+    told_slow(row, ran.iter().find(|one| one.place == place), than)
 }
 
 /// The better one of the buffers' bus bandwidths.
@@ -279,6 +293,8 @@ mod tests {
         let row = judge("link", "3 hosts", &[ran("3 hosts", &out)], None);
         assert_eq!((row.mark, row.measured.as_str()), (Mark::Look, "0.30 GB/s, slowest from b to c"));
         assert_eq!((row.expected.as_str(), row.expected_rate), ("1.25 GB/s", Some(1.25)));
+        assert_eq!(row.words, ["less than half of what the interface gives, from b to c"]);
+        assert_eq!(row.again.as_deref(), Some("hvtui run -H '3 hosts' -- hvtui bench"));
         assert_eq!(judge("link", "a", &[ran("a", "")], None).mark, Mark::Bad, "figures are the point");
     }
 
@@ -293,10 +309,15 @@ mod tests {
         let mixed = judge("mixed", "2 hosts", &[ran("2 hosts", &format!("{head}{}", sized(0.5)))], Some(1.1));
         let words = "0.50 GB/s busbw, sums right, by shm+tcp";
         assert_eq!((mixed.mark, mixed.measured.as_str()), (Mark::Look, words));
+        assert_eq!(mixed.words, ["less than half of what the slowest link gave"]);
+        let fast = judge("tcp", "2 hosts", &[ran("2 hosts", &sized(1.0))], Some(1.1));
+        assert!(fast.words.is_empty() && fast.again.is_none());
         let all = [ran("a", &sized(9.0)), ran("b", &sized(2.0)), ran("c", &sized(8.0))];
         let row = judge("shm", "each host", &all, Some(100.0));
         assert_eq!((row.mark, row.expected_rate), (Mark::Look, Some(8.0)));
         assert_eq!(row.measured, "2.00 GB/s busbw, sums right, slowest b");
+        assert_eq!(row.words, ["less than half of what the middle one gave"]);
+        assert_eq!(row.again.as_deref(), Some("hvtui run -H b -- hvtui bench"), "the slowest one");
         // a host with one GPU alone
         let all = [ran("a", &sized(9.0)), ran("b", &sized(0.0))];
         assert_eq!(judge("nccl", "each host", &all, None).measured, "9.00 GB/s busbw, sums right");

@@ -69,7 +69,11 @@ pub(super) fn shown(look: &Look<'_>) -> Verdict {
         known.text += " · 4 Doctor may say why: ";
         known.text += &checks.join(", ");
     }
-    let Some(last) = silent.values().max().filter(|_| known.tone != Tone::Bad) else { return known };
+    // a stop that waits names the hosts for which it waits
+    let is_told = run.stage() == Some(RunStage::Stopping) && !run.waiting_for.is_empty();
+    let Some(last) = silent.values().max().filter(|_| known.tone != Tone::Bad && !is_told) else {
+        return known;
+    };
     let names: Vec<&str> = silent.keys().take(HOSTS_NAMED).map(|host| host.as_str()).collect();
     let more = silent.len().saturating_sub(HOSTS_NAMED);
     let more = if more > 0 { format!(" and {more} more hosts") } else { String::new() };
@@ -108,7 +112,8 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
         let who = run.waiting_for.to_string();
         let since = run.stages.last().map_or(now, |(at, _)| *at);
         let elapsed = age(now, since);
-        return say(Tone::Look, format!("waiting for {} · {elapsed}", sanitize(&who)));
+        let stopping = if run.stage() == Some(RunStage::Stopping) { "stopping: " } else { "" };
+        return say(Tone::Look, format!("{stopping}waiting for {} · {elapsed}", sanitize(&who)));
     }
     if let Some(still) = Standstill::of(run, now) {
         let tone = if still.may_pass(now) { Tone::Look } else { Tone::Bad };

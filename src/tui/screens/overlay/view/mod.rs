@@ -12,7 +12,7 @@ pub(in crate::tui::screens) mod verdict;
 use ratatui::style::Style;
 
 use crate::domain::ids::HostId;
-use crate::domain::run::RunSpec;
+use crate::domain::run::{RunSpec, RunStage};
 use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::{Key, Level};
@@ -87,15 +87,26 @@ fn question_of(model: &Model, theme: &Theme, size: (u16, u16), confirm: &Confirm
     let followed = model.world.runs.get(id).map(|run| &*run.spec);
     let spec = followed.or_else(|| spec_elsewhere(model, id));
     let name = spec.map_or_else(String::new, |spec| format!(" {}", spec.name));
-    let mut lines = vec![format!("Stop run {}{name}?", id.short())];
+    let is_stopping =
+        model.world.runs.get(id).is_some_and(|run| run.is_live() && run.stage() == Some(RunStage::Stopping));
+    let (question, signals) = if is_stopping {
+        (format!("Run {}{name} is already stopping. Kill it?", id.short()), "Its ranks have got TERM,")
+    } else {
+        (format!("Stop run {}{name}?", id.short()), "Its ranks get TERM,")
+    };
+    let mut lines = vec![question];
     lines.extend(spec.map(ranks));
-    lines.push("Its ranks get TERM, and KILL when their grace is over.".to_owned());
+    lines.push(format!("{signals} and KILL when their grace is over."));
     let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(30);
+    let mut choices = vec![press('K', "kill now"), press('n', "no")];
+    if !is_stopping {
+        choices.insert(0, press('y', "stop"));
+    }
     Dialog {
         title: "stop",
         w: (widest + 6).min(size.0),
         lines: lines.into_iter().map(|line| (line, theme.text)).collect(),
-        choices: vec![press('y', "stop"), press('K', "kill now"), press('n', "no")],
+        choices,
     }
 }
 

@@ -164,9 +164,7 @@ fn eta_us(run: &RunState) -> Option<u64> {
 fn stages(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
     let (model, run) = (frame.model, frame.run);
     let (good, dim, alarm) = (canvas.theme.good, canvas.theme.dim, canvas.theme.bad);
-    // of a silent host nothing is known since then: no clock goes on
-    let silent = frame.look.silent_since();
-    let known_until = silent.unwrap_or_else(|| run.known_until(&model.world.hosts, model.moment()));
+    let known_until = run.known_until(&model.world.hosts, model.moment());
     let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
     let entered_stages = run.stages_of_attempt();
     if run.attempt.0 > 1 {
@@ -178,7 +176,10 @@ fn stages(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
             continue;
         }
         let left = entered_stages.get(at + 1).map(|(left, _)| *left);
-        let length = u64::try_from(left.unwrap_or(known_until).micros_since(*entered)).unwrap_or(0);
+        // of a silent host nothing is known since then: no clock goes on but that of a stop, which waits here
+        let silent = frame.look.silent_since().filter(|_| *stage != RunStage::Stopping);
+        let until = left.or(silent).unwrap_or(known_until);
+        let length = u64::try_from(until.micros_since(*entered)).unwrap_or(0);
         let failed =
             run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success() && !outcome.is_stopped())
                 && *stage != RunStage::Stopping
