@@ -132,16 +132,7 @@ pub(super) fn read(
             }
             Err(error) => {
                 let part = error.part();
-                faults.push(match misspelt(&error, world) {
-                    Some(why) => Fault::new(Field::On, why),
-                    None if matches!(error, RequestError::MoreThanPicked { .. })
-                        && names_hosts(line.as_ref()) =>
-                    {
-                        let why = format!("{}, or empty the field on: the line has hosts", error.at_field());
-                        Fault::new(Field::Ranks, why)
-                    }
-                    None => Fault::new(field_of(part), error.at_field()),
-                });
+                faults.push(told(&error, line.as_ref(), world));
                 // where nothing was written, the fault is of the line, and would come again
                 let was_written = match part {
                     Part::Ranks if written.np.is_some() => written.np.take().is_some(),
@@ -172,8 +163,18 @@ fn passed_over(line: &LaunchRequest, request: &LaunchRequest, world: &World) -> 
     Some(format!("the field on counts before the line's {words}: empty it to take those of the line."))
 }
 
-fn names_hosts(line: Option<&LaunchRequest>) -> bool {
-    line.is_some_and(|line| matches!(line.place, PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_)))
+/// What is wrong, and with which field.
+fn told(error: &RequestError, line: Option<&LaunchRequest>, world: &World) -> Fault {
+    let has_hosts =
+        |line: &LaunchRequest| matches!(line.place, PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_));
+    match misspelt(error, world) {
+        Some(why) => Fault::new(Field::On, why),
+        None if matches!(error, RequestError::MoreThanPicked { .. }) && line.is_some_and(has_hosts) => {
+            let why = format!("{}, or empty the field on: the line has hosts", error.at_field());
+            Fault::new(Field::Ranks, why)
+        }
+        None => Fault::new(field_of(error.part()), error.at_field()),
+    }
 }
 
 /// The host that is not known, or likely misspelt, where too few of its slots are picked.
