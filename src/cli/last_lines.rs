@@ -8,6 +8,8 @@ use crate::domain::time::Stamp;
 
 /// Lines beyond twice what is wanted that may wait to be sorted.
 const SLACK: usize = 1 << 16;
+/// Bytes of such lines: a line has 16 KiB at most.
+const SLACK_BYTES: usize = 32 << 20;
 
 /// When a line was printed, by the client's clock; `None` where that is not known.
 pub(super) type Date<'a> = &'a dyn Fn(&LogLine) -> Option<Stamp>;
@@ -18,6 +20,8 @@ pub(super) struct LastLines {
     most: usize,
     /// As they came, behind those that were sorted already.
     lines: Vec<Held>,
+    /// Bytes of those that came since.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -30,13 +34,15 @@ struct Held {
 
 impl LastLines {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, lines: Vec::new() }
+        Self { most, lines: Vec::new(), bytes: 0 }
     }
 
     /// A line that came at a moment; without `date` it was printed then.
     pub(super) fn push(&mut self, line: LogLine, at: Stamp, date: Option<Date<'_>>) {
+        self.bytes += line.text.len();
         self.lines.push(Held { line, at, is_dated: date.is_none() });
-        if self.lines.len() > self.most.saturating_mul(2).saturating_add(SLACK) {
+        let is_much = self.bytes > SLACK_BYTES && self.lines.len() > self.most;
+        if is_much || self.lines.len() > self.most.saturating_mul(2).saturating_add(SLACK) {
             self.cut(date.unwrap_or(&|_| None));
         }
     }
@@ -60,6 +66,7 @@ impl LastLines {
         self.lines.sort_by_key(|held| held.at);
         let first = self.lines.len().saturating_sub(self.most);
         self.lines.drain(..first);
+        self.bytes = 0;
     }
 }
 
@@ -122,5 +129,11 @@ mod tests {
             assert!(held.lines.len() <= SLACK + 6);
         }
         assert_eq!(held.into_lines(&date).last().map(|line| line.text), Some((2 * SLACK - 1).to_string()));
+        let (mut held, text) = (LastLines::new(3), "x".repeat(1 << 20));
+        for number in 0..100 {
+            held.push(line(0, &text, Some(number)), Stamp(0), Some(&date));
+            assert!(held.lines.len() <= (SLACK_BYTES >> 20) + 4, "long ones");
+        }
+        assert_eq!(held.into_lines(&date).count(), 3);
     }
 }

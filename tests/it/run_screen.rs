@@ -250,6 +250,26 @@ fn the_log_follows_the_root_cause_unless_another_rank_was_chosen() {
     assert!(screen.contains("log   rank 2"), "{screen}");
 }
 
+#[test]
+fn a_rank_that_had_only_lost_a_peer_is_named_once() {
+    let mut story = training();
+    story.error_log(0, "EOFError");
+    story.wait_ms(5);
+    story.exit(0, Some(1), None, false);
+    story.wait_ms(500);
+    story.exit(1, Some(3), None, false);
+    let told = |story: &mut Story| {
+        let screen = shown(story, (200, 50));
+        assert!(screen.contains("ended before it, but had lost a peer"), "{screen}");
+        screen
+    };
+    let screen = told(&mut story);
+    assert!(!screen.contains("failed too") && !screen.contains("being stopped"), "{screen}");
+    story.exit(2, Some(1), None, false);
+    let screen = told(&mut story);
+    assert!(screen.contains("; rank 2 failed too"), "{screen}");
+}
+
 /// A run whose log has lost its oldest lines.
 fn flooded() -> Story {
     let mut story = training();

@@ -230,15 +230,21 @@ fn failed(run: &RunState, (root, evidence): (Rank, Option<&Evidence>), zone: &Zo
         exit.is_some_and(|(_, exit)| exit.stopped)
     };
     let others = (0..run.ranks.len() as u32).filter(|other| is_collateral_of(run, Some(root), Rank(*other)));
-    let (stopped, failed): (Vec<u32>, Vec<u32>) = others.partition(stopped);
+    let (stopped, mut failed): (Vec<u32>, Vec<u32>) = others.partition(stopped);
+    let has_others = !stopped.is_empty() || !failed.is_empty();
+    // of this one it is said already
+    if let Some(Evidence::Lost { by, .. }) = evidence {
+        failed.retain(|other| *other != by.0);
+    }
     let words = |ranks: &[u32], what: &str| match ranks {
         [] => String::new(),
         [rank] => format!("; rank {rank} {what}"),
         several => format!("; ranks {} {what}", ranges(several.iter().copied())),
     };
-    let because = match (stopped.len() + failed.len(), run.is_live()) {
-        (0, true) => "; the others are being stopped".to_owned(),
-        _ => words(&failed, "failed too") + &words(&stopped, "stopped because of it"),
+    let because = if !has_others && run.is_live() {
+        "; the others are being stopped".to_owned()
+    } else {
+        words(&failed, "failed too") + &words(&stopped, "stopped because of it")
     };
     say(Tone::Bad, format!("rank {root} ({place}) {how}{because}"))
 }

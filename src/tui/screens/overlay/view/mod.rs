@@ -89,14 +89,15 @@ fn question_of(model: &Model, theme: &Theme, size: (u16, u16), confirm: &Confirm
     let name = spec.map_or_else(String::new, |spec| format!(" {}", spec.name));
     let is_stopping =
         model.world.runs.get(id).is_some_and(|run| run.is_live() && run.stage() == Some(RunStage::Stopping));
-    let (question, signals) = if is_stopping {
-        (format!("Run {}{name} is already stopping. Kill it?", id.short()), "Its ranks have got TERM,")
+    let question = if is_stopping {
+        format!("Run {}{name} is already stopping. Kill it?", id.short())
     } else {
-        (format!("Stop run {}{name}?", id.short()), "Its ranks get TERM,")
+        format!("Stop run {}{name}?", id.short())
     };
     let mut lines = vec![question];
     lines.extend(spec.map(ranks));
-    lines.push(format!("{signals} and KILL when their grace is over."));
+    // also while it stops: a host that can't be reached has not told its ranks yet
+    lines.push("Its ranks get TERM, and KILL when their grace is over.".to_owned());
     let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(30);
     let mut choices = vec![press('K', "kill now"), press('n', "no")];
     if !is_stopping {
