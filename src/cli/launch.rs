@@ -148,7 +148,7 @@ fn base(
     } else if let Some(name) = &args.recipe {
         let recipe = recipe(name, &file.recipes)?;
         Some(match pasted.filter(|_| args.command.is_empty()) {
-            Some(line) => over_line(recipe, pasted_line(line, args)?)
+            Some(line) => over_line(recipe, pasted_line(line, args)?, args)
                 .map_err(|error| Failure::usage(format!("--recipe {name}: {error}")))?,
             None => from_recipe(recipe),
         })
@@ -214,8 +214,12 @@ fn recipe<'a>(name: &str, recipes: &'a [Recipe]) -> Result<&'a Recipe, Failure> 
 }
 
 /// What a recipe launches whose command is a launcher's line, as in the Launch form: what the recipe says beside the line
-/// counts before it.
-fn over_line(recipe: &Recipe, mut line: LaunchRequest) -> Result<LaunchRequest, RequestError> {
+/// counts before it. Of `args`, what the ranks of the line and the picks of the recipe have to agree with.
+fn over_line(
+    recipe: &Recipe,
+    mut line: LaunchRequest,
+    args: &RunArgs,
+) -> Result<LaunchRequest, RequestError> {
     line.options.environment = recipe.environment.over(&line.options.environment);
     let volumes: Vec<String> = match &recipe.container {
         Some(container) => container.volumes.iter().map(ToString::to_string).collect(),
@@ -226,7 +230,8 @@ fn over_line(recipe: &Recipe, mut line: LaunchRequest) -> Result<LaunchRequest, 
     }
     let (np, picks) = match &recipe.place {
         RecipeWhere::Count(count) => (*count, None),
-        RecipeWhere::Picks(picks) => (None, Some(picks).filter(|picks| !picks.is_empty())),
+        RecipeWhere::Picks(picks) if picks.is_empty() || is_placed(args) => (None, None),
+        RecipeWhere::Picks(picks) => (args.np, Some(picks)),
     };
     let gpus = picks.map(|picks| picks.iter().map(pick_text).collect::<Vec<_>>().join(";"));
     let env: Vec<String> = recipe.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -237,6 +242,7 @@ fn over_line(recipe: &Recipe, mut line: LaunchRequest) -> Result<LaunchRequest, 
         gpus: gpus.as_deref(),
         env: &env,
         workdir: recipe.workdir.as_deref(),
+        gpus_per_rank: args.gpus_per_rank,
         container: WrittenContainer {
             image: recipe.container.as_ref().map(|container| container.image.as_str()),
             volumes: &volumes,
@@ -246,6 +252,13 @@ fn over_line(recipe: &Recipe, mut line: LaunchRequest) -> Result<LaunchRequest, 
         ..Written::default()
     };
     read::read(&written, Some(line), |_| None)
+}
+
+/// Whether options say on which hosts or slots the ranks go.
+fn is_placed(args: &RunArgs) -> bool {
+    let texts = [&args.host_list, &args.gpus].into_iter().any(Option::is_some);
+    let counts = [args.free, args.nproc_per_node, args.nnodes].iter().any(Option::is_some);
+    texts || counts || args.hostfile.is_some()
 }
 
 /// A slot as `--gpus` takes it.
@@ -598,6 +611,12 @@ mod tests {
         assert!(said.contains("`--nproc_per_node` may be meant"), "{said}");
         let said = refused(&format!("{mpirun}\npicks = [\"a:0\"]"));
         assert!(said.starts_with("--recipe r: -np 2 with 1 picked slot"), "{said}");
+        let picked = |options: &str| asked(&format!("{mpirun}\npicks = [\"a:0\"]"), options).place;
+        assert_eq!(picked("-np 1"), PlacementSpec::Picks(vec![pick(0)]));
+        assert_eq!(picked("--gpus a:0,1"), PlacementSpec::Picks(vec![pick(0), pick(1)]));
+        let two_each = format!("{mpirun}\npicks = [\"a:0\", \"a:1\", \"a:2\", \"a:3\"]");
+        let place = asked(&two_each, "--gpus-per-rank 2").place;
+        assert_eq!(place, PlacementSpec::Picks((0..4).map(pick).collect()));
         let failure = ask_with("hvtui run --recipe x", &with(mpirun)).unwrap_err();
         assert!(failure.message.contains("no such recipe"), "{failure}");
     }

@@ -132,7 +132,10 @@ pub(super) fn read(
             }
             Err(error) => {
                 let part = error.part();
-                faults.push(told(&error, line.as_ref(), world));
+                let fault = told(&error, line.as_ref(), world);
+                // where a number is told already, what the line's own one comes to says nothing more
+                let is_told = part == Part::Ranks && faults.iter().any(|known| known.field == fault.field);
+                faults.extend((!is_told).then_some(fault));
                 // where nothing was written, the fault is of the line, and would come again
                 let was_written = match part {
                     Part::Ranks if written.np.is_some() => written.np.take().is_some(),
@@ -397,21 +400,34 @@ mod tests {
 
     #[test]
     fn a_line_whose_number_of_ranks_does_not_fit_the_field_on_is_a_fault_and_no_more() {
-        let faults = |line: &str, on: &str| {
+        let mut world = World::default();
+        for host in ["a", "b"] {
+            world.hosts.entry(HostId::from(host)).or_default();
+        }
+        let with_ranks = |line: &str, on: &str, ranks: &str| {
             let mut form = LaunchForm::default();
             form.set(Field::Command, line);
             form.set(Field::On, on);
-            match read(&form, &BTreeMap::new(), &World::default(), &Here::default()).outcome {
+            form.set(Field::Ranks, ranks);
+            match read(&form, &BTreeMap::new(), &world, &Here::default()).outcome {
                 Outcome::Faults(faults) => faults.iter().map(|fault| fault.field).collect::<Vec<_>>(),
                 other => panic!("{other:?}"),
             }
         };
+        let faults = |line: &str, on: &str| with_ranks(line, on, "");
         for line in ["mpirun -np 4 -H a:2,b:2 x", "mpirun -np 3 hostname", "horovodrun -np 4 python3 x.py"] {
             assert_eq!(faults(line, "a:0 b:0"), [Field::Ranks], "{line}");
         }
         let line = "torchrun --nnodes=2 --nproc_per_node=2 x.py";
         assert_eq!(faults(line, "-H a:2"), [Field::Ranks]);
         assert_eq!(faults("mpirun -np 4 x", "a:0 a:0").len(), 1, "what is wrong with the field itself");
+        for ranks in ["3", "0", "x"] {
+            assert_eq!(with_ranks("mpirun -np 4 x", "a:0 b:0", ranks), [Field::Ranks], "{ranks}");
+        }
+        assert_eq!(with_ranks(line, "-H a:2", "3"), [Field::Ranks], "the hosts are too few for any number");
+        assert_eq!(with_ranks("mpirun -np 4 x", "a:0 a:0", "0"), [Field::Ranks, Field::On]);
+        assert_eq!(faults("mpirun -np 4 x", "a:0 c:0"), [Field::On], "a host that is not known");
+        assert_eq!(with_ranks("mpirun -np 4 x", "a:0 c:0", "3"), [Field::On]);
     }
 
     #[test]
