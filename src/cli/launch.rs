@@ -541,7 +541,8 @@ mod tests {
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };
                 match asked(&args, &BTreeMap::new(), file, &paths)? {
-                    Asked::Launch(launch) => Ok(launch.request),
+                    // git's facts of the folder that the test runs in come in time or not
+                    Asked::Launch(launch) => Ok(LaunchRequest { code: None, ..launch.request }),
                     Asked::Watch(seconds) => panic!("watch every {seconds} s"),
                 }
             }
