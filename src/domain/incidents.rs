@@ -374,7 +374,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::analysis::fixtures::{START, info, spec};
+    use crate::domain::analysis::fixtures::{START, blank_sample, info, spec};
     use crate::domain::event::{Envelope, Event, Origin};
     use crate::domain::host::LinkState;
     use crate::domain::run::{RankExit, RunSpec};
@@ -463,5 +463,43 @@ mod tests {
         assert_eq!(script.found(&[], &[]), []);
         let other = RunId::new(1, 1);
         assert_eq!(of_recording(&script.world, &other, &[(START, START)], &[], (START, START)), []);
+    }
+
+    #[test]
+    fn what_lies_outside_of_the_recording_is_told_at_its_ends() {
+        let mut script = Script::new();
+        let end = script.wait(10);
+        let (before, after) = (START.plus_micros(-5_000_000), end.plus_micros(1_000_000));
+        let found = script.found(&[(before, START)], &[(after, after)]);
+        let told: Vec<_> = found.iter().map(|one| (one.at, one.kind)).collect();
+        assert_eq!(told, [(START, IncidentKind::NotFollowed), (end, IncidentKind::Damaged)]);
+    }
+
+    #[test]
+    fn a_host_that_its_client_left_was_not_lost() {
+        let mut script = Script::new();
+        let heard = script.wait(10);
+        script.host(blank_sample());
+        script.wait(4);
+        let state = LinkState::Down { reason: "timed out".to_owned(), retry_at: None };
+        script.host(Event::LinkChanged { state });
+        // long enough for an alert of the same moment
+        script.wait(32);
+        script.host(Event::LinkChanged { state: LinkState::Connecting { to: "gpu-a".to_owned() } });
+        let back = script.wait(8);
+        script.host(Event::LinkChanged { state: LinkState::Up });
+        script.wait(20);
+        let links = |unattended: &[(Stamp, Stamp)]| {
+            let mut found = script.found(unattended, &[]);
+            found.retain(|one| matches!(one.kind, IncidentKind::HostLost | IncidentKind::HostBack));
+            found
+        };
+        let told = links(&[]);
+        assert_eq!(told.iter().map(|one| one.at).collect::<Vec<_>>(), [heard, back]);
+        assert_eq!(told[0].words, "gpu-a was lost for 44.0 s, with ranks 0-1");
+        let second = |at: i64| START.plus_micros(at * 1_000_000);
+        assert_eq!(links(&[(second(0), second(1))]), told, "long before it");
+        assert_eq!(links(&[(second(9), back)]), []);
+        assert_eq!(links(&[(second(3), second(6))]), [], "reached late by the client that came back");
     }
 }

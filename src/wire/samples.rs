@@ -184,4 +184,17 @@ mod tests {
         // nor is what stands behind it: there may be hundreds of them
         assert!(told([bomb, record(HostTime(9), &sample(1)).unwrap()].concat()).is_empty());
     }
+
+    #[test]
+    fn a_sample_that_holds_more_than_a_message_may_is_left_out() {
+        let with = |values: usize| {
+            let mut json = serde_json::to_value(sample(1)).unwrap();
+            json["later"] = vec![0; values].into();
+            let frame = packed(&serde_json::to_vec(&json).unwrap()).unwrap();
+            let length = u32::try_from(frame.len() + 8).unwrap();
+            [&length.to_le_bytes()[..], &5_u64.to_le_bytes()[..], &frame[..]].concat()
+        };
+        assert_eq!(told(with(3)), [(HostTime(5), sample(1))]);
+        assert!(told(with(150_000)).is_empty());
+    }
 }

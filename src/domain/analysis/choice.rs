@@ -243,4 +243,26 @@ mod tests {
         };
         assert_eq!(ids(run.of_part(part)), [2, 3]);
     }
+
+    #[test]
+    fn a_host_is_chosen_with_one_of_its_ranks() {
+        let spec = super::super::fixtures::spec(2);
+        let has = |ranks: Option<&[u32]>, host: &str| {
+            let ranks = ranks.map(|ranks| ranks.iter().copied().map(Rank).collect());
+            Choice { ranks, ..Choice::default() }.has_host(&HostId::from(host), &spec.placements)
+        };
+        assert!(has(None, "gpu-b") && has(Some(&[1]), "gpu-a"));
+        assert!(!has(Some(&[1]), "gpu-b") && !has(Some(&[7]), "gpu-a"));
+    }
+
+    #[test]
+    fn what_is_true_of_the_whole_run_alone_is_left_out_of_a_part() {
+        let ends = |steps, times| {
+            let run = super::super::fixtures::late_run(5, 20).of_part(part(steps, times));
+            (run.first_step_after_us.is_some(), run.after_last_step_us.is_some())
+        };
+        assert_eq!(ends((None, None), (None, None)), (true, true));
+        assert_eq!(ends((Some(2), None), (None, None)), (false, true));
+        assert_eq!(ends((None, None), (None, Some(1))), (true, false));
+    }
 }

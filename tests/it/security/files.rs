@@ -71,11 +71,13 @@ fn vector_17_reading_a_strangers_recording_writes_nothing() {
     let printed: Vec<String> = PRINTED.lines().map(|line| format!("[0] {line}\n")).collect();
     let printed: Vec<&str> = printed.iter().map(String::as_str).collect();
     let raw = &printed[..];
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["logs", "theirs.mcap"], raw),
         (&["logs", "cut.mcap"], raw),
         (&["logs", run], raw),
         (&["logs", "--rank", "0", "theirs.mcap"], &["the last line"]),
+        (&["report", "theirs.mcap"], &["strange"]),
+        (&["report", run], &["strange"]),
         (&["export", "theirs.mcap", "--to", "chrome"], &["process_name", "local"]),
         (&["runs", "--local"], &["strange", "exit 0"]),
         (&["runs", "--local", "--json"], &["\"strange\"", run]),
