@@ -211,6 +211,7 @@ fn class(error: &SyncError) -> RefusalClass {
         SyncError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             RefusalClass::Permission
         }
+        SyncError::NotOurs { .. } => RefusalClass::Permission,
         SyncError::Hole { .. } | SyncError::Manifest { .. } => RefusalClass::Fault,
         // what a person has to clear there, or to ask for in another place
         SyncError::Target { .. } | SyncError::InTheWay { .. } => RefusalClass::Usage,
@@ -227,6 +228,11 @@ mod tests {
         let path = std::path::PathBuf::from("/root/proj/out.txt");
         let target = SyncError::Target { path: path.clone(), fault: "is a mount point".to_owned() };
         assert_eq!(class(&target), RefusalClass::Usage);
+        let not_ours = SyncError::NotOurs { path: path.clone(), fault: "belongs to another user" };
+        assert_eq!(class(&not_ours), RefusalClass::Permission);
+        let source = std::io::ErrorKind::PermissionDenied.into();
+        let denied = SyncError::Io { what: "make", path: path.clone(), source };
+        assert_eq!(class(&denied), RefusalClass::Permission);
         let in_the_way = SyncError::InTheWay { path: path.clone(), fault: "is a file there" };
         assert_eq!(class(&in_the_way), RefusalClass::Usage);
         assert_eq!(class(&SyncError::InUse { path: path.clone(), pid: 7 }), RefusalClass::Unavailable);

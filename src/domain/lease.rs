@@ -20,7 +20,7 @@ pub struct Lease {
     /// The process that holds it.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// What that process was started with, where no run is told.
+    /// What that process was started with, where no run is told; `[has ended]` where it took the lock and another one keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// The run, where the holder says so.

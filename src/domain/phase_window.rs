@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::event::{Envelope, Event, Origin};
-use super::history::PhasePoint;
+use super::history::{PhasePoint, phase_width_us};
 use super::series::{Merge, Series};
 use super::time::Stamp;
 use super::trainer_keys::TrainerId;
@@ -17,6 +17,8 @@ const LEAST_POINTS: usize = 128;
 const MOST_POINTS: usize = 512;
 /// No point lasts shorter, microseconds.
 const LEAST_US: i64 = 50_000;
+/// Beside the window so much of it is read at either end: it moves on.
+const MARGIN: i64 = 8;
 
 /// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,46 @@ impl PhasePart {
     fn points(&self) -> usize {
         usize::try_from(self.until.micros_since(self.from) / self.width_us + 1).unwrap_or(0)
     }
+}
+
+/// What of a run is to be known for a timeline of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantedPart {
+    /// From when.
+    pub from: Stamp,
+    /// Until when at least.
+    pub to: Stamp,
+    /// What is read for it.
+    pub part: PhasePart,
+}
+
+impl WantedPart {
+    /// What a timeline of this length, microseconds, wants of the time between two moments, for which `read` is read; `of` is what
+    /// is known of the run, in which so many train. `None` where its history is about as close, or too many train.
+    pub fn new(
+        (from, to): (Stamp, Stamp),
+        window: i64,
+        read: (Stamp, Stamp),
+        of: (Stamp, Stamp),
+        trainers: usize,
+    ) -> Option<Self> {
+        let part = PhasePart::new(read.0, read.1, trainers)?;
+        // as short as the whole window needs them, whatever part of it is known
+        let whole = PhasePart::new(from, from.plus_micros(window + 2 * margin_us(window)), trainers)?;
+        let part = PhasePart { width_us: part.width_us.max(whole.width_us), ..part };
+        let of_history = phase_width_us(of.1.micros_since(of.0), trainers);
+        (to > from && of_history > 2 * part.width_us).then_some(Self { from, to, part })
+    }
+
+    /// Whether a part has it, in points that are short enough.
+    pub fn is_in(&self, part: PhasePart) -> bool {
+        part.covers(self.from, self.to) && part.width_us <= 2 * self.part.width_us
+    }
+}
+
+/// How much is read at either end of a window of this length, both in microseconds.
+pub fn margin_us(window: i64) -> i64 {
+    window / MARGIN
 }
 
 /// Where the time went there.
@@ -110,6 +152,18 @@ impl RunState {
         let cut = self.trainers().filter(|one| is_cut(one.state));
         cut.filter_map(|one| one.state.steps.front().map(|(arrived, _)| *arrived)).max()
     }
+
+    /// What is to be read of a run that is followed for a timeline between two moments: what lies before the steps in memory.
+    pub fn wanted_closely(&self, (from, end): (Stamp, Stamp)) -> Option<WantedPart> {
+        let (start, window) = (self.history.points.start(), end.micros_since(from));
+        let (shown, to) = (from.max(start), self.steps_held_since()?.min(end));
+        let margin = margin_us(window);
+        let read = (shown.plus_micros(-margin).max(start), to.plus_micros(margin).min(end));
+        let trainers = self.step_tellers().max(self.spec.placements.len());
+        // the steps that leave the memory meanwhile are read once they are a few columns
+        let to = to.plus_micros(-margin / 2);
+        WantedPart::new((shown, to), window, read, (start, end), trainers)
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +192,25 @@ mod tests {
         assert_eq!(PhasePart::new(Stamp(0), Stamp(1_000_000), 1).unwrap().width_us, LEAST_US);
         assert_eq!(PhasePart::new(Stamp(0), Stamp(600_000_000), 4096), None);
         assert!(part.covers(Stamp(0), Stamp(600_000_000)) && !part.covers(Stamp(1), Stamp(600_000_001)));
+    }
+
+    #[test]
+    fn a_part_is_wanted_where_the_history_is_coarser_until_one_has_it() {
+        let s = |seconds: i64| Stamp(seconds * 1_000_000);
+        let wanted = |of_s, trainers| {
+            let window = 600_000_000;
+            WantedPart::new((s(1_000), s(1_400)), window, (s(925), s(1_475)), (s(0), s(of_s)), trainers)
+        };
+        let close = wanted(36_000, 512).unwrap();
+        assert!(close.is_in(close.part));
+        let moved = WantedPart { from: s(1_060), to: s(1_470), ..close };
+        assert!(moved.is_in(close.part), "there is a margin at either end");
+        assert!(!WantedPart { to: s(1_476), ..close }.is_in(close.part));
+        let coarse = PhasePart { width_us: 3 * close.part.width_us, ..close.part };
+        assert!(!close.is_in(coarse), "zoomed in");
+        assert_eq!(wanted(400, 1), None, "the history of a short run is as close");
+        assert_eq!(wanted(36_000, 4_096), None, "too many train");
+        assert_eq!(WantedPart::new((s(5), s(5)), 600_000_000, (s(0), s(9)), (s(0), s(36_000)), 1), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::domain::filter::Filter;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::HostId;
 use crate::domain::run::Slot;
+use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::domain::{text, units};
 use crate::launch::error::{LaunchError, LaunchFault};
@@ -44,7 +45,13 @@ pub struct ClusterView<'a> {
     pub ages: bool,
     /// Whether the GPUs of the hosts are left out.
     pub hides_gpus: bool,
+    /// When it is looked.
+    pub now: Stamp,
 }
+
+/// A host whose link is up tells of its GPUs within seconds, also where their driver hangs. After so long without a word of them it
+/// is no longer waited for, microseconds.
+const FIRST_SAMPLE_US: i64 = 60_000_000;
 
 /// Looks at the hosts that `request` needs.
 pub fn gather(request: &LaunchRequest, known: &ClusterView<'_>) -> Gathered {
@@ -225,11 +232,16 @@ impl ClusterView<'_> {
             return HostReadiness::Waiting;
         };
         match (&state.link, &state.info) {
-            (Some((_, LinkState::Up)), Some(info)) => {
+            (Some((up_since, LinkState::Up)), Some(info)) => {
                 let sample = state.latest().map(|(_, sample)| sample);
                 if sample.is_none() && !info.gpus.is_empty() {
                     // who holds which GPU is known with the first sample
-                    return HostReadiness::Waiting;
+                    let silent = self.now.micros_since(*up_since);
+                    return if silent < FIRST_SAMPLE_US {
+                        HostReadiness::Waiting
+                    } else {
+                        HostReadiness::Down(no_sample(&config.id, silent))
+                    };
                 }
                 let age = |since| {
                     let (now, _) = state.latest().filter(|_| self.ages)?;
@@ -257,6 +269,16 @@ impl ClusterView<'_> {
             _ => HostReadiness::Waiting,
         }
     }
+}
+
+/// A host is up and tells nothing of its GPUs for so long, microseconds.
+fn no_sample(host: &HostId, silent: i64) -> LaunchError {
+    let silent = units::duration_us(silent.unsigned_abs());
+    let reason = format!(
+        "{host}: it is connected, and for {silent} it has not told how its GPUs are and who holds them: look whether nvidia-smi \
+         answers there and what hvtui doctor says of it, or launch on other hosts"
+    );
+    LaunchError::new(LaunchFault::Unreachable, reason)
 }
 
 #[cfg(test)]

@@ -353,6 +353,7 @@ impl Session {
             here: &self.here,
             ages: true,
             hides_gpus: false,
+            now: clock::now(),
         }
     }
 
@@ -474,9 +475,8 @@ impl Session {
         self.look_at_syncs(now);
         self.end_late_looks(now);
         self.outputs.extend(self.trees.told(now).map(|(words, first)| Output::Reading(words, first)));
-        if self.has_waiting_launch() {
-            self.try_launches();
-        }
+        // those that wait for GPUs, and those that wait for hosts: one of them may be waited for no longer
+        self.try_launches();
     }
 
     /// Takes in what had come by `now`: no deadline is judged before an answer that waits, however long this process stood still.

@@ -3,7 +3,7 @@
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
-//! `resume_state` tells where a recording stands, `player` replays, `lookup` finds lines for it, `glimpse` tells what can be told of a long one at once, `heads` reads the beginnings of its chunks side by side, `cache` is the file beside a recording in which `saved` keeps states of its run, which `keeper` makes
+//! `resume_state` tells where a recording stands, `player` replays, `lookup` finds lines for it, `near` reads a part of one that is written for who shows its run, `glimpse` tells what can be told of a long one at once, `heads` reads the beginnings of its chunks side by side, `cache` is the file beside a recording in which `saved` keeps states of its run, which `keeper` makes
 //! while it is recorded, `index` where its chunks lie, and `analyzed` the analysis of all of it, `pipeline` decodes chunks side by side, `study` tells the
 //! figures of a part that moves and `figures` those of the whole and of a part that stays, `check`, `loss` and `closing` check and repair files, `store` knows where recordings lie, `marks` keeps what a person
 //! noted of a run beside its recording, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
@@ -35,6 +35,7 @@ mod lookup;
 mod loss;
 pub mod marks;
 mod motion;
+mod near;
 mod pipeline;
 pub mod player;
 mod queue;
@@ -63,6 +64,7 @@ pub use integrity::Integrity;
 pub use loss::Loss;
 /// With what each file of a recording begins.
 pub use mcap::MAGIC;
+pub use near::NearReader;
 pub use player::{LookedAhead, Playback, Player};
 pub use reader::Reader;
 pub use recorder::{Flush, Recorder, Stats, Status};

@@ -64,6 +64,14 @@ pub enum SyncError {
         /// What is wrong, with the remedy.
         fault: String,
     },
+    /// Something there belongs to another user, or others may write to it.
+    #[error("{}: {fault}", .path.display())]
+    NotOurs {
+        /// On the host.
+        path: PathBuf,
+        /// What is wrong, with the remedy.
+        fault: &'static str,
+    },
     /// Something that no sync brought stands where the copy has something else.
     #[error("{}: {fault}: move it away there, or rename it here", .path.display())]
     InTheWay {

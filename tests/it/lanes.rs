@@ -14,7 +14,7 @@ use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::Phase;
 use hvtui::tui::canvas::{Caps, ColorDepth};
-use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
+use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
 use hvtui::tui::screens::run::lanes::lane_columns;
 use hvtui::tui::screens::run::timeline;
 
@@ -443,6 +443,41 @@ fn a_part_that_a_replay_has_read_is_drawn_closely() {
     let unattended = vec![(from, to)];
     story.send(Msg::Playback(PlaybackState { unattended, ..state }));
     assert!(stalls(&story) > 3, "{}", lane(&story, "rank 2"));
+}
+
+#[test]
+fn what_is_no_longer_held_of_a_run_that_goes_on_is_read_and_drawn_closely() {
+    let stall = |second: u64| (second == 3_440).then_some((2, 60_000));
+    let mut story = seconds(&FOUR, 4_000, stall);
+    story.send(Msg::Resize(120, 40));
+    story.model.ui.run.window = Some(600_000_000);
+    let of = |effect| if let Effect::ReadClosely(run, part) = effect { Some((run, part)) } else { None };
+    let asked = |story: &mut Story, later_us: i64| {
+        let now = story.at.plus_micros(later_us);
+        story.send(Msg::Tick(now)).into_iter().find_map(of)
+    };
+    let stalls = |story: &Story| lane(story, "rank 2").matches('↑').count();
+    assert!(stalls(&story) > 3, "what is kept of the whole run: {}", lane(&story, "rank 2"));
+    let (run, part) = asked(&mut story, 0).expect("steps are no longer held");
+    assert_eq!(asked(&mut story, 5_000_000), None, "it is being read");
+    let mut read = PhaseWindow::new(part);
+    story.told.iter().for_each(|envelope| read.take(envelope));
+    story.send(Msg::ReadClosely(run.clone(), part, Some(Arc::new(read))));
+    assert!((1..=2).contains(&stalls(&story)), "{}", lane(&story, "rank 2"));
+    assert_eq!(asked(&mut story, 60_000_000), None, "it is known");
+    // another window is another part; of one of which nothing can be told it is asked again, but not at once
+    story.model.ui.run.window = Some(2_000_000_000);
+    let (_, wider) = asked(&mut story, 60_000_000).expect("more of it");
+    assert!(wider.from < part.from && wider.width_us > part.width_us, "{part:?} {wider:?}");
+    story.send(Msg::ReadClosely(run, wider, None));
+    assert_eq!(asked(&mut story, 61_000_000), None);
+    assert!(asked(&mut story, 90_000_000).is_some());
+    // what was told before is still known, and a hidden timeline needs nothing
+    story.model.ui.run.window = Some(600_000_000);
+    assert_eq!(asked(&mut story, 90_000_000), None);
+    story.model.ui.run.window = Some(2_500_000_000);
+    story.model.settings.timeline = false;
+    assert_eq!(asked(&mut story, 200_000_000), None);
 }
 
 /// The training of four ranks, each of which hides some of its allreduce.

@@ -197,6 +197,46 @@ fn a_terminal_that_is_gone_without_a_signal_ends_the_ui_and_a_run() {
     assert_eq!(person.recorded()["outcome"]["end"], "stopped");
 }
 
+/// The same where the keys come from one terminal and the screen is another, which stays: that of the keys is closed.
+const CLOSED_KEYS: &str = r#"
+import fcntl, os, pty, struct, subprocess, sys, termios, threading
+keys, keys_end = pty.openpty()
+screen, screen_end = pty.openpty()
+for end in (keys_end, screen_end):
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+hvtui = subprocess.Popen(sys.argv[1:], stdin=keys_end, stdout=screen_end, stderr=subprocess.PIPE, start_new_session=True)
+os.close(keys_end)
+seen = b""
+while b"here" not in seen:
+    seen += os.read(screen, 65536)
+def drain():
+    while os.read(screen, 65536):
+        pass
+threading.Thread(target=drain, daemon=True).start()
+os.close(keys)
+try:
+    said = hvtui.communicate(timeout=60)[1]
+except subprocess.TimeoutExpired:
+    hvtui.kill()
+    said = b"it goes on without keys: " + hvtui.communicate()[1]
+sys.stderr.buffer.write(said)
+sys.stderr.flush()
+os._exit(hvtui.wait())
+"#;
+
+#[test]
+fn a_terminal_of_the_keys_that_is_gone_ends_the_ui() {
+    let person = Person::new(1);
+    let mut command = Command::new("python3");
+    command.args(["-c", CLOSED_KEYS, env!("CARGO_BIN_EXE_hvtui")]);
+    command.current_dir(person.home()).env_clear().env("HOME", person.home());
+    command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm").env("LANG", "C.UTF-8");
+    let out = command.output_in_time().unwrap();
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(74), "{err}");
+    assert!(err.contains("hvtui: the terminal is gone"), "{err}");
+}
+
 /// The recorder is behind where the run ends: what it leaves out then is told, too.
 #[test]
 fn lines_that_a_recording_leaves_out_are_told_once() {

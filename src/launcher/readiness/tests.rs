@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::event::{Envelope, Event, Origin};
-use crate::domain::gpu::Reading;
+use crate::domain::gpu::{GpuInfo, Reading};
 use crate::domain::host::HostInfo;
 use crate::domain::time::Stamp;
 use crate::launcher::fixtures::request;
@@ -61,9 +61,13 @@ fn result(place: PlacementSpec, world: &World) -> String {
 }
 
 fn result_on(hosts: &[HostConfig], place: PlacementSpec, world: &World) -> String {
+    result_at(Stamp(0), hosts, place, world)
+}
+
+fn result_at(now: Stamp, hosts: &[HostConfig], place: PlacementSpec, world: &World) -> String {
     match gather(
         &request("true", place),
-        &ClusterView { hosts, world, here: "/", ages: true, hides_gpus: false },
+        &ClusterView { hosts, world, here: "/", ages: true, hides_gpus: false, now },
     ) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
@@ -159,4 +163,23 @@ fn all_named_hosts_that_are_down_are_told_at_once() {
     tell(&mut world, "a", Event::LinkChanged { state: LinkState::Connecting { to: "a".into() } });
     assert_eq!(result(all(), &world), both);
     assert_eq!(result(on(&["c"]), &world), "ready a0 b0 c2");
+}
+
+#[test]
+fn a_host_that_is_up_and_never_tells_of_its_gpus_is_not_waited_for_without_end() {
+    let mut world = World::default();
+    let gpus = vec![GpuInfo { uuid: "GPU-1".into(), ..GpuInfo::unknown(0) }];
+    tell(&mut world, "a", Event::LinkChanged { state: LinkState::Up });
+    tell(&mut world, "a", Event::HostDescribed { info: Arc::new(HostInfo { gpus, ..info(2) }) });
+    up(&mut world, "b", 2);
+    let hosts = [config("a"), config("b")];
+    let at = |seconds: i64, place| result_at(Stamp(seconds * 1_000_000), &hosts, place, &world);
+    assert_eq!(at(59, on(&["a"])), r#"wait [HostId("a")]"#);
+    let told = at(60, on(&["a"]));
+    let words = "Unreachable a: it is connected, and for 01:00 it has not told how its GPUs are and who holds them: look whether \
+                 nvidia-smi answers there";
+    assert!(told.starts_with(words), "{told}");
+    assert_eq!(at(60, on(&["b"])), "ready a0 b2");
+    let unnamed = at(60, PlacementSpec::Count(Some(2)));
+    assert_eq!(unnamed, "ready a0 b2", "where it is not named it is passed over");
 }

@@ -1,18 +1,15 @@
 //! Where the time of all went in the window of the timeline, in points that are short enough for it, where neither the steps in
 //! memory nor what was read ahead of the playhead tell it.
 
-use crate::domain::history::phase_width_us;
-use crate::domain::phase_window::{PhasePart, PhaseWindow};
+use crate::domain::phase_window::{PhasePart, PhaseWindow, WantedPart, margin_us};
 use crate::domain::playback::PlaybackState;
-use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
 use crate::record::format::Channel;
 use crate::record::reader::Reader;
 
 /// In a window with more envelopes than this nothing is read: it would be more than some seconds' work.
 const MOST: u64 = 4_000_000;
-/// Beside the window so much of it is read at either end, and while it plays what is played in so many microseconds: it moves on.
-const PART: i64 = 8;
+/// While it plays, what is played in so many microseconds is read beyond the window.
 const PLAYED_US: f64 = 4_000_000.0;
 
 /// Reads it.
@@ -26,21 +23,23 @@ pub(in crate::record) struct Phases {
     told: Option<PhasePart>,
 }
 
-/// What is to be known.
-#[derive(Debug, Clone, Copy)]
-struct Wanted {
-    from: Stamp,
-    /// Until when at least.
-    to: Stamp,
-    /// What is read for it.
-    part: PhasePart,
+/// Whether a part is so short that it is read.
+pub(in crate::record) fn is_readable(reader: &Reader, part: PhasePart) -> bool {
+    let (first, behind) = (reader.chunk_at(part.from), reader.chunk_at(part.until) + 1);
+    reader.envelopes_before(behind).saturating_sub(reader.envelopes_before(first)) <= MOST
 }
 
-impl Wanted {
-    /// Whether a part has it, in points that are short enough.
-    fn is_in(&self, part: PhasePart) -> bool {
-        part.covers(self.from, self.to) && part.width_us <= 2 * self.part.width_us
+/// Takes the steps of a chunk in. Whether there is one that may have some of the part; what can't be read is passed over.
+pub(in crate::record) fn take_chunk(reader: &Reader, chunk: usize, window: &mut PhaseWindow) -> bool {
+    let start = reader.chunk_span(chunk).map(|(start, _)| start);
+    if start.is_none_or(|start| start > window.part().until) {
+        return false;
     }
+    let steps = reader.load_untimed(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
+    for envelope in &steps {
+        window.take(envelope);
+    }
+    true
 }
 
 impl Phases {
@@ -58,11 +57,11 @@ impl Phases {
         run: &RunState,
         state: &PlaybackState,
         is_ahead_known: bool,
-    ) -> Option<Wanted> {
+    ) -> Option<WantedPart> {
         if self.window == 0 {
             return None;
         }
-        let margin = self.window / PART;
+        let margin = margin_us(self.window);
         let (from, to) = state.window(self.window);
         let held_since = run.steps_held_since().filter(|since| *since > from);
         // the little that a recording that grows has after the playhead is soon before it
@@ -76,20 +75,13 @@ impl Phases {
         let first = from.plus_micros(-margin).max(state.start);
         let until = to.plus_micros(margin.max(played)).min(state.end);
         let trainers = run.step_tellers().max(run.spec.placements.len());
-        let part = PhasePart::new(first, until, trainers)?;
-        // as short as the whole window needs them, whatever part of it is known
-        let whole = PhasePart::new(from, from.plus_micros(self.window + 2 * margin), trainers)?;
-        let part = PhasePart { width_us: part.width_us.max(whole.width_us), ..part };
-        let of_history = phase_width_us(state.end.micros_since(state.start), trainers);
+        let of = (state.start, state.end);
+        let wanted = WantedPart::new((from, to), self.window, (first, until), of, trainers)?;
         // the end of a recording that is written moves on: what comes there is read once it is a few columns
         let is_at_end = state.growing && to == state.end;
-        let wanted = Wanted { from, to: to.plus_micros(if is_at_end { -margin / 2 } else { 0 }), part };
-        if to <= from || of_history <= 2 * part.width_us || self.told.is_some_and(|told| wanted.is_in(told)) {
-            return None;
-        }
-        let (first, behind) = (reader.chunk_at(first), reader.chunk_at(until) + 1);
-        let way = reader.envelopes_before(behind).saturating_sub(reader.envelopes_before(first));
-        (way <= MOST).then_some(wanted)
+        let wanted = WantedPart { to: to.plus_micros(if is_at_end { -margin / 2 } else { 0 }), ..wanted };
+        let is_told = self.told.is_some_and(|told| wanted.is_in(told));
+        (!is_told && is_readable(reader, wanted.part)).then_some(wanted)
     }
 
     /// Whether there is something left to read.
@@ -119,12 +111,7 @@ impl Phases {
         let begun = self.reading.take().filter(|(window, _)| is_of_use(window.part()));
         let (mut window, chunk) =
             begun.unwrap_or_else(|| (PhaseWindow::new(wanted.part), reader.chunk_at(wanted.part.from)));
-        let start = reader.chunk_span(chunk).map(|(start, _)| start);
-        if start.is_some_and(|start| start <= window.part().until) {
-            let steps = reader.load_untimed(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
-            for envelope in &steps {
-                window.take(envelope);
-            }
+        if take_chunk(reader, chunk, &mut window) {
             self.reading = Some((window, chunk + 1));
             return None;
         }

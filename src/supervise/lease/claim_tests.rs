@@ -148,6 +148,29 @@ fn who_was_left_a_lock_is_named_by_its_open_files() {
 }
 
 #[test]
+fn of_who_took_a_lock_and_has_ended_that_is_told_and_no_other_process_is_named() {
+    let (_home, dir) = place();
+    let open = LeaseDir::open(dir.to_str()).unwrap();
+    let gpu = GpuUuid::from("GPU-1");
+    let _taken = lock(&open, &gpu, FlockOperation::NonBlockingLockExclusive).unwrap().unwrap();
+    let file = LockFile::of(&open, &gpu).unwrap();
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let lease = look::by_pid(&gpu, &file, ended.id(), false);
+    assert_eq!(lease.holder(), format!("someone (pid {}: [has ended])", ended.id()));
+    let words = LeaseError::Busy(vec![lease]).to_string();
+    assert!(words.contains("has ended and another one keeps it: `sudo fuser -v`"), "{words}");
+    // a process that got the number since, and one that has the lock
+    let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let lease = look::by_pid(&gpu, &file, other.id(), true);
+    assert_eq!((lease.user, lease.command.as_deref()), (None, Some("[has ended]")));
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let own = look::by_pid(&gpu, &file, std::process::id(), true);
+    assert_eq!((own.user, own.own), (Some(user_name(own_uid())), true));
+}
+
+#[test]
 fn a_holder_that_is_no_run_comes_with_what_to_do() {
     let words = |user: Option<&str>, pid, run| {
         let lease = Lease { user: user.map(str::to_owned), pid, run, ..look::unknown(&GpuUuid::from("G")) };

@@ -16,12 +16,16 @@ use crate::domain::lease::{Lease, Leases};
 use crate::domain::run::HostRun;
 use crate::domain::time::HostTime;
 use crate::filelock::{Flocks, flocks};
+use crate::procs::identity::Stat;
 use crate::procs::status::user_name;
 
 /// How often a lock without a note is looked at again.
 const LOOKS: u32 = 5;
 /// How long holders without a name are looked for, all of a refusal together, microseconds: a launch waits for it.
 const SEARCH_US: u64 = 3_000_000;
+
+/// What is told as the command of a process that took a lock and has ended: another one keeps the lock.
+const ENDED: &str = "[has ended]";
 
 /// The leases of these GPUs, each by its own lock, and the host's queue.
 pub fn look(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
@@ -110,7 +114,7 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, socket
     // Between its lock and its note a holder may be given no processor for as long as the host likes.
     let draft = locker.and_then(|pid| note::draft::<Note>(dir, names, &head, pid));
     let draft = draft.filter(|(_, note)| locker == Some(note.process.pid));
-    let mut unseen = None;
+    let (mut unseen, mut is_anothers) = (None, false);
     for (uid, note) in notes.chain(draft) {
         if note::is_users(&note.process, uid) {
             return Some(note::told(gpu, uid, note));
@@ -118,6 +122,9 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, socket
         // the processes of others may be hidden from us: then the lock's own pid decides
         if locker == Some(note.process.pid) && note::uid_of(note.process.pid).is_none() {
             unseen = Some(note::told(gpu, uid, note));
+        } else if locker == Some(note.process.pid) && !note.process.alive() {
+            // who took the lock wrote this, and the number is another process's by now
+            is_anothers = true;
         }
     }
     if unseen.is_some() {
@@ -125,7 +132,7 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Flocks, socket
     }
     // Who took the lock may have ended, and the lock's file may be gone: the kernel knows whose the name is.
     let told = owner.map(|uid| socket_lock::lease(gpu, uid));
-    let by_lock = file.zip(locker).map(|(file, pid)| by_pid(gpu, &file, pid));
+    let by_lock = file.zip(locker).map(|(file, pid)| by_pid(gpu, &file, pid, is_anothers));
     by_lock.filter(|lease| lease.user.is_some() || told.is_none()).or(told)
 }
 
@@ -136,7 +143,7 @@ pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
         let file = LockFile::of(dir, gpu)?;
         let locks = flocks(&std::fs::read_to_string("/proc/locks").ok()?, "READ");
         let pid = *locks.get(&file.at)?;
-        Some(by_pid(gpu, &file, pid))
+        Some(by_pid(gpu, &file, pid, false))
     };
     let by_lock = by_lock();
     let part = || Names::read().below(&socket_lock::name(dir, gpu, None), false);
@@ -145,8 +152,13 @@ pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
     told.map(|lease| Lease { own: false, ..lease })
 }
 
-/// What is known of a lock of which there is no note.
-fn by_pid(gpu: &GpuUuid, file: &LockFile, pid: u32) -> Lease {
+/// What is known of a lock that counts without a note. `is_anothers`: the process that has this number started after that which took
+/// the lock, as its note tells.
+pub(super) fn by_pid(gpu: &GpuUuid, file: &LockFile, pid: u32, is_anothers: bool) -> Lease {
+    let has_lock = || file.is_locked_by(pid).is_ok_and(|has| has);
+    if has_ended(pid) || (is_anothers && !has_lock()) {
+        return Lease { pid: Some(pid), command: Some(ENDED.to_owned()), ..unknown(gpu) };
+    }
     // The kernel tells who took it. That process may have left it to another one, and its number may be another's.
     if file.is_locked_by(pid).is_ok_and(|has| !has) {
         return unknown(gpu);
@@ -154,6 +166,12 @@ fn by_pid(gpu: &GpuUuid, file: &LockFile, pid: u32) -> Lease {
     let uid = note::uid_of(pid);
     let command = uid.and_then(|_| locker::command(pid));
     Lease { user: uid.map(user_name), own: uid == Some(own_uid()), pid: Some(pid), command, ..unknown(gpu) }
+}
+
+/// Whether no process has this number, as far as this one may see: in the kernel's list it stays with a lock that was left to another
+/// process. 0 is one of another namespace.
+fn has_ended(pid: u32) -> bool {
+    pid != 0 && !note::is_hidden(pid) && !Stat::read(pid).is_ok_and(|stat| stat.runs())
 }
 
 /// For a refusal: holders without a name are looked for among all processes whose open files can be seen.
@@ -165,7 +183,7 @@ pub(super) fn named(dir: &LeaseDir, leases: Vec<Lease>) -> Vec<Lease> {
         }
         let found = || {
             let file = LockFile::of(dir, &lease.gpu)?;
-            Some(by_pid(&lease.gpu, &file, file.keeper(until)?))
+            Some(by_pid(&lease.gpu, &file, file.keeper(until)?, false))
         };
         found().filter(|found| found.user.is_some()).unwrap_or(lease)
     };

@@ -138,7 +138,7 @@ impl Place {
             return Ok(());
         }
         let fault = "is not this user's alone: remove it there, or sync to another folder (--sync DIR:PATH)";
-        Err(SyncError::Target { path: self.own.clone(), fault: fault.to_owned() })
+        Err(SyncError::NotOurs { path: self.own.clone(), fault })
     }
 
     /// Notes that this machine looks after the folder: old trees wait for it. A machine that has not looked for

@@ -362,16 +362,17 @@ impl Planner<'_> {
 
     /// Refuses before anything is changed what the switch could not move.
     fn can_be_moved(&self, full: &Path, meta: &Metadata) -> Result<(), SyncError> {
-        let fault = if Some(meta.dev()) != self.device {
-            "is a mount point, which can't move into the new tree: sync another folder (--sync DIR:PATH), or mount it elsewhere"
-        } else if access(full, Access::WRITE_OK).is_err()
-            || full.parent().is_some_and(|above| access(above, Access::WRITE_OK).is_err())
-        {
-            "belongs to somebody else and can't move into the new tree: change its owner there (chown), or sync another folder (--sync DIR:PATH)"
-        } else {
+        let path = full.to_owned();
+        if Some(meta.dev()) != self.device {
+            let fault = "is a mount point, which can't move into the new tree: sync another folder (--sync DIR:PATH), or mount it elsewhere";
+            return Err(SyncError::Target { path, fault: fault.to_owned() });
+        }
+        let is_ours = |path: &Path| access(path, Access::WRITE_OK).is_ok();
+        if is_ours(full) && full.parent().is_none_or(is_ours) {
             return Ok(());
-        };
-        Err(SyncError::Target { path: full.to_owned(), fault: fault.to_owned() })
+        }
+        let fault = "belongs to another user and can't move into the new tree: change its owner there (chown), or sync another folder (--sync DIR:PATH)";
+        Err(SyncError::NotOurs { path, fault })
     }
 }
 

@@ -371,8 +371,9 @@ fn what_is_in_the_way_is_named() {
     }
     fs::create_dir(home.join("outside")).unwrap();
     symlink(home.join("outside"), home.join(".other.hvtui")).unwrap();
-    let refused = Place::of("~/other", &home, &[]).unwrap().lock().unwrap_err().to_string();
-    assert!(refused.contains("is not this user's alone"), "{refused}");
+    let refused = Place::of("~/other", &home, &[]).unwrap().lock().unwrap_err();
+    assert!(matches!(refused, crate::sync::error::SyncError::NotOurs { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("is not this user's alone"), "{refused}");
     assert!(Place::of("~/state", &home, &[&home.join("state/hvtui")]).is_err());
 }
 

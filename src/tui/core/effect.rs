@@ -8,6 +8,7 @@ use crate::domain::doctor::{RunPort, RunProgram, SamePath};
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::marks::MarkChange;
 use crate::domain::needs::InImage;
+use crate::domain::phase_window::PhasePart;
 use crate::domain::playback::LineSearch;
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
@@ -126,6 +127,9 @@ pub enum Effect {
     /// [`crate::tui::core::Msg::TimelineAhead`]; where its steps are too many for that, or older than those in memory, where their
     /// time went, by [`crate::tui::core::Msg::PhaseWindow`].
     ShowWindow(i64),
+    /// Read from the recording of this run, which is followed here, where its time went in this part; answered by
+    /// [`crate::tui::core::Msg::ReadClosely`], unless another part is asked for before.
+    ReadClosely(RunId, PhasePart),
     /// Go to a line of the recording that is shown, wherever it lies; answered by [`crate::tui::core::Msg::LineFound`].
     FindLine(Box<LineSearch>),
     /// Tell the figures of what the recording that is shown has after `from`, up to and including `to`; answered by

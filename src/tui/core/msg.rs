@@ -7,7 +7,7 @@ use crate::domain::doctor::Matrix;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::marks::RunMarks;
-use crate::domain::phase_window::PhaseWindow;
+use crate::domain::phase_window::{PhasePart, PhaseWindow};
 use crate::domain::playback::{FoundLine, PlaybackState};
 use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
@@ -128,6 +128,9 @@ pub enum Msg {
     TimelineAhead(Arc<TimelineAhead>),
     /// Where the time went in the timeline's window and around it, where its steps are too many to be told.
     PhaseWindow(Arc<PhaseWindow>),
+    /// Answer to [`crate::tui::core::Effect::ReadClosely`] of this part: where the time went, as far as it is recorded by now; `None`
+    /// where that can't be told.
+    ReadClosely(RunId, PhasePart, Option<Arc<PhaseWindow>>),
     /// The recording could not be opened, and why.
     ReplayFailed(String),
     /// Answer to [`crate::tui::core::Effect::Analyze`] of this part: how far it is, then the figures.

@@ -1,7 +1,7 @@
 //! The terminal while the UI has it: raw, alternate screen, mouse, bracketed paste. Given back when the
 //! guard is dropped, and before a panic speaks.
 
-use std::io::{BufWriter, Stdout, Write, stdout};
+use std::io::{BufWriter, Stdout, Write, stdin, stdout};
 use std::os::fd::AsFd;
 use std::sync::Once;
 
@@ -16,6 +16,7 @@ use ratatui::Terminal;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, fstat};
 
 /// Bytes of a frame that go out in one write.
 const FRAME_BYTES: usize = 64 * 1024;
@@ -130,9 +131,14 @@ impl Drop for Screen {
     }
 }
 
-/// Whether the terminal went away, as when its window is closed.
+/// Whether the terminal went away, as when its window is closed: that on which is drawn, or another one from which keys come.
 pub(super) fn is_gone() -> bool {
-    is_hung_up(&stdout())
+    is_hung_up(&stdout()) || (is_device(&stdin()) && is_hung_up(&stdin()))
+}
+
+/// Whether it is a terminal, or was one: of one that is gone the system says no more than this. From a pipe no keys are read.
+fn is_device(file: &impl AsFd) -> bool {
+    fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
 }
 
 fn is_hung_up(file: &impl AsFd) -> bool {
@@ -185,5 +191,15 @@ mod tests {
         // closing it would leave it open in a process that another test is starting
         theirs.shutdown(Shutdown::Both).unwrap();
         assert!(is_hung_up(&ours));
+        assert!(!is_device(&ours), "no keys are read from it");
+    }
+
+    #[test]
+    fn a_device_is_told_from_a_pipe_and_one_that_stays_is_not_gone() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        assert!(is_device(&null) && !is_hung_up(&null));
+        let (read, write) = std::io::pipe().unwrap();
+        drop(write);
+        assert!(!is_device(&read));
     }
 }

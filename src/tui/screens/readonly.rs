@@ -29,6 +29,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::Play(_)
         | Effect::PlayThen(_)
         | Effect::ShowWindow(_)
+        | Effect::ReadClosely(..)
         | Effect::FindLine(_)
         | Effect::Analyze { .. }
         | Effect::ListRuns

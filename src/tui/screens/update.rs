@@ -60,6 +60,7 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
         run::moments::arrive(model);
     }
     effects.extend(replay::show_window(model));
+    effects.extend(run::near::ask(model));
     readonly::hold_back(model, &mut effects);
     effects
 }
@@ -107,6 +108,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         | Msg::HostsChecked(..)
         | Msg::Launched(_)
         | Msg::LaunchFailed(_)
+        | Msg::ReadClosely(..)
         | Msg::Attached(_)) => {
             runs_told(model, msg);
             Vec::new()
@@ -249,6 +251,7 @@ fn runs_told(model: &mut Model, msg: Msg) {
         }
         Msg::MarksTold(id, told) => run::marks::told(model, id, told),
         Msg::Attached(id) => runs::opening::attached(model, id),
+        Msg::ReadClosely(id, part, window) => run::near::told(model, id, part, window),
         _ => {}
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::domain::ids::RunId;
 use crate::domain::marks::MarkChange;
+use crate::domain::phase_window::PhasePart;
 use crate::domain::run::{KeptRecordings, RunSpec};
 use crate::domain::sync::SyncPlan;
 use crate::launch::plan::LaunchPlan;
@@ -19,6 +20,7 @@ use crate::record::{Error, Store};
 use crate::tui::core::{Msg, ReportOf};
 use crate::tui::source::finishing::SoFar;
 use crate::tui::source::marks::MarksDesk;
+use crate::tui::source::near::NearDesk;
 use crate::tui::source::reports::ReportDesk;
 use crate::tui::source::resume::Resumed;
 
@@ -42,7 +44,7 @@ pub(super) enum Filed {
     Start(Box<LaunchPlan>),
     /// A host file was read, or could not be.
     HostFile(String, Result<String, String>),
-    /// The marks of a run, or its report.
+    /// The marks of a run, its report, or what was read of a part of it.
     Told(Box<Msg>),
     /// What is in a folder, sorted; folders end with `/`. Nothing where it can't be read.
     Folder(String, Vec<String>),
@@ -64,6 +66,8 @@ pub(super) struct Files {
     marks: MarksDesk,
     /// The words of a report: reading a long recording must not delay the others.
     reports: ReportDesk,
+    /// What the screen of a run shows closely.
+    near: NearDesk,
     /// The number of the newest question for a folder.
     newest: Arc<AtomicU64>,
     answers: (UnboundedSender<Filed>, UnboundedReceiver<Filed>),
@@ -79,7 +83,9 @@ impl Files {
         let marks = MarksDesk::new(move |told| drop(answer.send(Filed::Told(Box::new(told)))));
         let answer = answers.0.clone();
         let reports = ReportDesk::new(move |told| drop(answer.send(Filed::Told(Box::new(told)))));
-        Self { store, recordings, launches, folders, marks, reports, newest: Arc::default(), answers }
+        let answer = answers.0.clone();
+        let near = NearDesk::new(move |told| drop(answer.send(Filed::Told(Box::new(told)))));
+        Self { store, recordings, launches, folders, marks, reports, near, newest: Arc::default(), answers }
     }
 
     /// The next answer. Cancel-safe; pending while nothing was asked.
@@ -189,6 +195,12 @@ impl Files {
     /// It is not wanted any more.
     pub(super) fn leave_report(&self) {
         self.reports.leave();
+    }
+
+    /// Reads where the time of a run went in a part of it.
+    pub(super) fn read_closely(&mut self, run: RunId, part: PhasePart) {
+        let recording = self.store.path_of(&run);
+        self.near.ask(run, recording, part);
     }
 
     /// Lists a folder, unless another is asked for before its turn comes.

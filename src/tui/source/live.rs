@@ -533,6 +533,7 @@ impl EventSource for Live {
                     replay.analyze(from, to);
                 }
             }
+            Effect::ReadClosely(run, part) => self.files.read_closely(run, part),
             Effect::Mark(run, change) => self.mark(run, Some(change)),
             Effect::Report(of) => self.files.report(of),
             Effect::LeaveReport => self.files.leave_report(),

@@ -14,6 +14,7 @@ pub mod finishing;
 pub mod live;
 mod lookout;
 mod marks;
+mod near;
 mod preflight;
 pub mod recorded;
 pub mod replay;

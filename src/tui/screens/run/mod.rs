@@ -8,6 +8,7 @@ pub mod log;
 pub mod marks;
 pub(in crate::tui::screens) mod moments;
 pub(in crate::tui::screens) mod mouse;
+pub(in crate::tui::screens) mod near;
 mod recent;
 pub mod rows;
 pub mod verdict;
@@ -117,6 +118,8 @@ pub struct RunUi {
     pub window: Option<i64>,
     /// How far its folder is on its way to the hosts, while it is copied.
     pub syncing: Option<String>,
+    /// What its recording tells of the time before the steps in memory.
+    pub near: near::NearUi,
 }
 
 impl RunUi {

@@ -118,9 +118,19 @@ impl<'a> RunRow<'a> {
 
     /// How long it took, or has taken so far; `None` where its end is not known.
     pub fn duration_us(&self, now: Stamp) -> Option<u64> {
-        let known = self.outcome.is_some() || self.goes_on() || self.recording.is_some();
+        let known = self.outcome.is_some() || self.goes_on();
         let end = if self.goes_on() { now } else { self.last_at };
-        known.then(|| u64::try_from(end.micros_since(self.spec.created)).unwrap_or(0))
+        known.then(|| self.until_us(end))
+    }
+
+    /// How long it took until it was seen last, where its end is not known and it is recorded.
+    pub fn seen_us(&self) -> Option<u64> {
+        let is_seen = self.outcome.is_none() && !self.goes_on() && self.recording.is_some();
+        is_seen.then(|| self.until_us(self.last_at))
+    }
+
+    fn until_us(&self, end: Stamp) -> u64 {
+        u64::try_from(end.micros_since(self.spec.created)).unwrap_or(0)
     }
 
     /// How far it is: the last step that all ranks have finished; of a run that has ended the last one of any rank, as its

@@ -32,7 +32,7 @@ use crate::tui::screens::run::view::ruler;
 use crate::tui::screens::run::view::shares::{self, Totals};
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
-use crate::tui::screens::run::{away_words, unattended, whole};
+use crate::tui::screens::run::{away_words, near, unattended, whole};
 use crate::tui::screens::{Mode, Model};
 
 /// Of so many ranks it is looked whether what they did agrees with their hosts' clocks.
@@ -331,7 +331,7 @@ pub(super) struct Ahead<'a> {
     pub(super) until: Stamp,
     /// From when to when that tells nothing, though something is recorded.
     unread: Option<(Stamp, Stamp)>,
-    /// What a replay has read of a part of it.
+    /// What was read of a part of it from the recording.
     near: Option<&'a PhaseWindow>,
     /// When no client followed the run: what is known of that time was told later.
     unattended: &'a [(Stamp, Stamp)],
@@ -342,7 +342,8 @@ impl<'a> Ahead<'a> {
         let (model, history, (_, end)) = (frame.model, frame.history, frame.timeline);
         let Mode::Replay(state) = &model.mode else {
             let (until, unattended) = (end, unattended(model, frame.run));
-            return Self { after: None, moment: end, history, until, unread: None, near: None, unattended };
+            let near = near::window(model, frame.run);
+            return Self { after: None, moment: end, history, until, unread: None, near, unattended };
         };
         let after = model.ui.replay.timeline_ahead.as_deref();
         let after = after.filter(|after| after.until > state.playhead);

@@ -176,9 +176,9 @@ fn stages(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
             continue;
         }
         let left = entered_stages.get(at + 1).map(|(left, _)| *left);
-        // of a silent host nothing is known since then: no clock goes on but that of a stop, which waits here
-        let silent = frame.look.silent_since().filter(|_| *stage != RunStage::Stopping);
-        let until = left.or(silent).unwrap_or(known_until);
+        // of a silent host nothing is known since then; a stop waits here
+        let silent = frame.look.silent_since().filter(|_| left.is_none() && *stage != RunStage::Stopping);
+        let until = left.unwrap_or(if silent.is_some() { model.moment() } else { known_until });
         let length = u64::try_from(until.micros_since(*entered)).unwrap_or(0);
         let failed =
             run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success() && !outcome.is_stopped())
@@ -193,7 +193,9 @@ fn stages(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
         let length = if left.is_some() { short_length(length) } else { clock_length(length) };
         let copied = model.ui.run.syncing.as_ref().filter(|_| left.is_none() && *stage == RunStage::Sync);
         let copied = copied.map_or_else(String::new, |copied| format!("  {copied}"));
-        let words = format!(" {} {length}{copied}   ", stage_name(run, *stage));
+        let seen = silent.map(|heard| clock_length(u64::try_from(heard.micros_since(*entered)).unwrap_or(0)));
+        let seen = seen.map_or_else(String::new, |seen| format!(", {seen} of it seen"));
+        let words = format!(" {} {length}{seen}{copied}   ", stage_name(run, *stage));
         let is_over = left.is_some() || silent.is_some();
         pieces.push([(glyph.to_owned(), style), (words, if is_over { dim } else { canvas.theme.text })]);
     }

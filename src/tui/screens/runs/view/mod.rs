@@ -253,9 +253,13 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
             canvas.text(x, y, w, &words, dim);
         }
         Col::Duration => {
-            let words = row
-                .duration_us(model.now)
-                .map_or("–".to_owned(), |us| if row.goes_on() { clock_length(us) } else { short_length(us) });
+            let words = match (row.duration_us(model.now), row.seen_us()) {
+                (Some(us), _) if row.goes_on() => clock_length(us),
+                (Some(us), _) => short_length(us),
+                // until it was seen last
+                (None, Some(us)) => format!("≥{}", short_length(us)),
+                (None, None) => "–".to_owned(),
+            };
             canvas.right(x, y, w, &words, text);
         }
         Col::Ranks => canvas.right(x, y, w, &row.spec.world().to_string(), text),
