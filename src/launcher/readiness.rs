@@ -240,7 +240,8 @@ impl ClusterView<'_> {
                     return if silent < FIRST_SAMPLE_US {
                         HostReadiness::Waiting
                     } else {
-                        HostReadiness::Down(no_sample(&config.id, silent))
+                        let told = if self.ages { silent } else { FIRST_SAMPLE_US };
+                        HostReadiness::Down(no_sample(&config.id, told))
                     };
                 }
                 let age = |since| {

@@ -469,7 +469,7 @@ fn what_is_no_longer_held_of_a_run_that_goes_on_is_read_and_drawn_closely() {
     story.model.ui.run.window = Some(2_000_000_000);
     let (_, wider) = asked(&mut story, 60_000_000).expect("more of it");
     assert!(wider.from < part.from && wider.width_us > part.width_us, "{part:?} {wider:?}");
-    story.send(Msg::ReadClosely(run, wider, None));
+    story.send(Msg::ReadClosely(run.clone(), wider, None));
     assert_eq!(asked(&mut story, 61_000_000), None);
     assert!(asked(&mut story, 90_000_000).is_some());
     // what was told before is still known, and a hidden timeline needs nothing
@@ -478,6 +478,17 @@ fn what_is_no_longer_held_of_a_run_that_goes_on_is_read_and_drawn_closely() {
     story.model.ui.run.window = Some(2_500_000_000);
     story.model.settings.timeline = false;
     assert_eq!(asked(&mut story, 200_000_000), None);
+    // what does not have all of it is read again soon while more of it comes, else seldom
+    story.model.settings.timeline = true;
+    story.model.ui.run.window = Some(2_000_000_000);
+    let mut later_us = 200_000_000;
+    for (less_s, wait_s) in [(900, 20), (800, 2), (800, 20)] {
+        let cut = PhasePart { until: wider.until.plus_micros(-less_s * 1_000_000), ..wider };
+        story.send(Msg::ReadClosely(run.clone(), wider, Some(Arc::new(PhaseWindow::new(cut)))));
+        later_us += wait_s * 1_000_000;
+        assert_eq!(asked(&mut story, later_us - 1_000_000), None, "{less_s}");
+        assert_eq!(asked(&mut story, later_us), Some((run.clone(), wider)), "{less_s}");
+    }
 }
 
 /// The training of four ranks, each of which hides some of its allreduce.

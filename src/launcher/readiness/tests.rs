@@ -182,4 +182,9 @@ fn a_host_that_is_up_and_never_tells_of_its_gpus_is_not_waited_for_without_end()
     assert_eq!(at(60, on(&["b"])), "ready a0 b2");
     let unnamed = at(60, PlacementSpec::Count(Some(2)));
     assert_eq!(unnamed, "ready a0 b2", "where it is not named it is passed over");
+    // who waits for GPUs is not told another text each second
+    let (named, now) = (request("true", on(&["a"])), Stamp(300_000_000));
+    let view = ClusterView { hosts: &hosts, world: &world, here: "/", ages: false, hides_gpus: false, now };
+    let Gathered::Unsatisfiable(error) = gather(&named, &view) else { panic!("it is waited for") };
+    assert!(error.reason.contains("for 01:00 it has not told"), "{}", error.reason);
 }

@@ -12,7 +12,7 @@ use crate::tui::screens::run::timeline;
 use crate::tui::screens::{Mode, Model};
 
 /// The same part is asked for again after so long where what was told does not have all of it, microseconds: its last moments may
-/// not have been on the disk. Where nothing could be told, later.
+/// not have been on the disk. Where no more was told than before, later: the recording may have ended, as on a full disk.
 const AGAIN_US: i64 = 2_000_000;
 const AGAIN_AFTER_NOTHING_US: i64 = 20_000_000;
 
@@ -60,9 +60,11 @@ pub(in crate::tui::screens) fn told(
     part: PhasePart,
     window: Option<Arc<PhaseWindow>>,
 ) {
-    let wait = if window.is_some() { AGAIN_US } else { AGAIN_AFTER_NOTHING_US };
-    let again = model.now.plus_micros(wait);
+    let now = model.now;
     let near = &mut model.ui.run.near;
+    let known = near.told.as_ref().filter(|(of, _)| *of == run).map(|(_, known)| known.part().until);
+    let has_more = window.as_ref().is_some_and(|one| known.is_none_or(|until| until < one.part().until));
+    let again = now.plus_micros(if has_more { AGAIN_US } else { AGAIN_AFTER_NOTHING_US });
     if let Some(asked) = near.asked.as_mut().filter(|asked| asked.run == run && asked.part == part) {
         asked.again = Some(again);
     }
