@@ -14,6 +14,7 @@ use super::collectives::Collecting;
 use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::pages::Pages;
+use super::past_samples;
 use super::redact::{Readiness, Redactor, Rest, Telling};
 use super::sync;
 use super::tail::{Piece, Tail, Watcher};
@@ -30,7 +31,6 @@ use crate::supervise::adopt;
 use crate::supervise::attempts;
 use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
-use crate::supervise::samples;
 use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
@@ -38,7 +38,6 @@ use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{
     Collectives, Follow, FromAgent, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
 };
-use crate::wire::samples::PastSamples;
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
 const LOOK: Duration = Duration::from_millis(250);
@@ -109,8 +108,8 @@ struct SupervisedRun {
     adopt_in: u32,
     /// Only what is there now is wanted.
     once: bool,
-    /// The host's samples of the last so many microseconds are wanted, and not told yet.
-    samples_us: Option<u64>,
+    /// What is still to be told of the samples that the host has noted.
+    past_samples: past_samples::Queue,
     /// What was told of the pages of its ranks.
     pages: Pages,
     /// When its collectives are asked for.
@@ -167,7 +166,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<SupervisedRun, Unfollow
                 lag,
                 adopt_in: 0,
                 once,
-                samples_us: follow.samples_us,
+                past_samples: past_samples::Queue::new(follow.samples_us),
                 pages: Pages::default(),
                 collecting: Collecting::default(),
                 attended,
@@ -259,9 +258,8 @@ impl SupervisedRun {
                 }
             }
             // behind the starts of the ranks, without which no client knows that they ran
-            if !self.tell_samples(out, &about.run) {
-                return Ok(());
-            }
+            let Some(sampled) = self.tell_samples(out, &about.run) else { return Ok(()) };
+            moved |= sampled;
             let live = self.ranks.iter().filter(|rank| rank.announced && rank.exit.is_none());
             let live = live.filter_map(|rank| Some((rank.rank, rank.started.as_ref()?.process.pid)));
             for (rank, worker, standing) in self.pages.look(&self.dir, live, clock::host_now()) {
@@ -277,7 +275,7 @@ impl SupervisedRun {
                 }
             }
             *trouble = Duration::ZERO;
-            let told = !self.collecting.is_busy() && self.ranks.iter().all(|rank| rank.told);
+            let told = self.is_told();
             if told && aside.is_some() {
                 // what is printed now belongs to the next attempt
                 out.data_blocking(FromAgent::Finished(about.clone()));
@@ -315,17 +313,15 @@ impl SupervisedRun {
         Ok(())
     }
 
-    /// Tells the samples that this host has noted, where they are wanted. `false` when the receiver is gone.
-    fn tell_samples(&mut self, out: &Outgoing, run: &RunId) -> bool {
-        let Some(us) = self.samples_us.take() else { return true };
-        let noted = samples::since(&self.dir, HostTime(clock::host_now().0.saturating_sub(us)));
-        // the run is told all the same
-        let noted = noted.inspect_err(|error| tracing::warn!(%error, "samples of this host are not told"));
-        // behind them an empty piece: they were all
-        noted.unwrap_or_default().into_iter().chain([Vec::new()]).all(|data| {
-            let samples = PastSamples { run: run.clone(), data: data.into() };
-            out.data_looking(FromAgent::PastSamples(samples), || self.see())
-        })
+    /// Tells the next piece of the samples that this host has noted; whether there was one, `None` when the receiver is gone.
+    fn tell_samples(&mut self, out: &Outgoing, run: &RunId) -> Option<bool> {
+        let Some(piece) = self.past_samples.next_piece(&self.dir, run) else { return Some(false) };
+        out.data_looking(FromAgent::PastSamples(piece), || self.see()).then_some(true)
+    }
+
+    /// Whether all is told that is known of its ranks and of this host.
+    fn is_told(&self) -> bool {
+        !self.collecting.is_busy() && self.past_samples.is_over() && self.ranks.iter().all(|rank| rank.told)
     }
 
     /// Looks how long the files of all ranks are, unless that was just done.

@@ -19,6 +19,7 @@ pub mod old_binaries;
 mod outgoing;
 mod owners;
 mod pages;
+mod past_samples;
 mod ports;
 mod preflight;
 mod prepare;

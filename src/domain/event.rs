@@ -276,7 +276,7 @@ impl Event {
             Self::StepDone { timing } => lasted(timing.start, timing.dur_us.into()),
             Self::CollectiveDone { timing } => lasted(timing.t?, timing.dur_ns / 1_000),
             Self::RankStarted { t, .. } => (*t, *t),
-            Self::RankExited { exit } => (exit.t, exit.t),
+            Self::RankExited { exit } => (exit.ended_by(), exit.ended_by()),
             Self::LogPrinted { line } | Self::LogUnfinished { line } => (line.t?, line.t?),
             _ => return None,
         };

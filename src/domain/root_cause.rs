@@ -73,7 +73,7 @@ impl RankEnd<'_> {
         (ended_by_itself || error.at < told_to_stop).then_some(error)
     }
 
-    /// Whether its host was started anew: its time is that at which this was told.
+    /// Whether its host was started anew: its time is that of the boot or at which it was told, and it ended before.
     fn is_of_reboot(&self) -> bool {
         self.exit.is_some_and(|(_, exit)| exit.is_of_reboot())
     }

@@ -437,6 +437,9 @@ pub const OF_GROUP: &str = "out of memory (cgroup)";
 /// Why a rank is lost whose host was started anew. When it ended is not known: it is told once the host is back.
 pub const REBOOTED: &str = "the host was rebooted";
 
+/// The first moment of a host's clock, which begins with its boot.
+const BOOT: HostTime = HostTime(1);
+
 /// How a rank's process ended, as its wrapper saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankExit {
@@ -464,6 +467,11 @@ impl RankExit {
     /// Whether it went with its host, at a time that is not known.
     pub fn is_of_reboot(&self) -> bool {
         self.is_lost() && self.cause.as_deref() == Some(REBOOTED)
+    }
+
+    /// By when it had ended, on its host's clock: with the host, before the boot at which that clock begins, else when it was seen.
+    pub fn ended_by(&self) -> HostTime {
+        if self.is_of_reboot() { BOOT } else { self.t }
     }
 
     /// The code a shell would give: the exit code, or 128 + the signal. A rank of which no host has either was lost with

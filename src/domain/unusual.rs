@@ -55,9 +55,10 @@ pub fn is_low(util: u32, median: u32) -> bool {
     median >= CLIFF_MEDIAN && util * 2 < median
 }
 
-/// The median of percents of which it is known how often each is.
-pub fn median_percent(counts: &[u32; 101]) -> Option<u32> {
-    let all: u32 = counts.iter().sum();
+/// The median of percents of which it is known how often, or for how long, each is.
+pub fn median_percent<T: Copy + Into<u64>>(counts: &[T; 101]) -> Option<u32> {
+    let counts: [u64; 101] = counts.map(Into::into);
+    let all: u64 = counts.iter().sum();
     let mut seen = 0;
     let at = counts.iter().position(|count| {
         seen += count;
@@ -123,7 +124,7 @@ impl RunHistory {
     pub fn cliffs(&self, rank: Rank, (from, to): (Stamp, Stamp)) -> Vec<Cliff> {
         let (loads, width_us) = self.loads_of(rank);
         let loads: Vec<(Stamp, u32)> = loads.filter(|(at, _)| from <= *at && *at < to).collect();
-        let mut counts = [0; 101];
+        let mut counts = [0_u32; 101];
         for (_, util) in &loads {
             counts[(*util).min(100) as usize] += 1;
         }

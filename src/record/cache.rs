@@ -52,12 +52,12 @@ pub(super) struct Cache {
     records: Vec<Record>,
     /// Where the next record goes; `None` where nothing can be written, or no more.
     end: Option<u64>,
-    /// Whether what lies there is wrong, so that the next record is the first.
-    forgets: bool,
+    /// The first record of what lies there and is wrong: as long as it is the first one, the next record takes the place of all.
+    forgotten: Option<Record>,
 }
 
 /// One record.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) about: About,
     at: u64,
@@ -91,7 +91,7 @@ impl Cache {
         path.push(".states");
         let program = rmp_serde::to_vec(&program()?).ok()?;
         let mut cache =
-            Self { path: path.into(), program, records: Vec::new(), end: Some(0), forgets: false };
+            Self { path: path.into(), program, records: Vec::new(), end: Some(0), forgotten: None };
         match cache.scan() {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -118,23 +118,32 @@ impl Cache {
         &self.records
     }
 
-    /// The data of a record. Where they are not as they were written, the file begins anew.
+    /// The data of a record, also where another one has put it elsewhere meanwhile; `None` where that has left it out. Where they are
+    /// not as they were written, the file begins anew.
     pub(super) fn data(&mut self, record: &Record) -> Option<Vec<u8>> {
-        let mut data = vec![0; record.length];
-        let read = File::open(&self.path).and_then(|file| file.read_exact_at(&mut data, record.at));
-        if read.is_ok() && crc(&data) == record.crc {
+        let read = |path: &Path, record: &Record| data_in(&File::open(path).ok()?, record);
+        if let Some(data) = read(&self.path, record) {
             return Some(data);
+        }
+        self.rescan();
+        if !self.records.is_empty() && !self.records.contains(record) {
+            let moved = self.records.iter().rfind(|one| one.about == record.about)?;
+            if let Some(data) = read(&self.path, moved) {
+                return Some(data);
+            }
         }
         tracing::debug!(path = %self.path.display(), "it is not as it was written");
         self.begin_anew();
         None
     }
 
-    /// Forgets all of it: the next record is the first.
+    /// Forgets all of it: the next record is the first, unless another one has begun it anew by then.
     pub(super) fn begin_anew(&mut self) {
+        if let Some(first) = self.records.first() {
+            self.forgotten = Some(first.clone());
+        }
         self.records.clear();
         self.end = self.end.and(Some(0));
-        self.forgets = true;
     }
 
     /// Adds a record. Where that fails, nothing more is written; while another one writes, nothing for once.
@@ -150,18 +159,64 @@ impl Cache {
         }
     }
 
-    /// Leaves out all records but those that `keeps`, in a new file in its place.
-    pub(super) fn thin(&mut self, mut keeps: impl FnMut(&About) -> bool) {
-        let kept: Vec<Record> = self.records.iter().filter(|record| keeps(&record.about)).cloned().collect();
-        let Some(data) = kept.iter().map(|record| self.data(record)).collect::<Option<Vec<_>>>() else {
-            return;
-        };
-        // who reads it now keeps the file as it was
-        drop(std::fs::remove_file(&self.path));
-        self.begin_anew();
-        for (record, data) in kept.into_iter().zip(data) {
-            self.add(record.about, &data);
+    /// Leaves out the records that it knows of and that `keeps` does not, in a new file in its place; what others have added since stays.
+    /// Whether that is done: it is not while another one writes, and where it fails nothing more is written.
+    pub(super) fn thin(&mut self, keeps: impl FnMut(&About) -> bool) -> bool {
+        let thinned = self.locked().and_then(|file| {
+            let thinned = self.replace(&file, keeps);
+            give_back(&file);
+            thinned
+        });
+        let Err(error) = thinned else { return true };
+        if error.kind() != io::ErrorKind::WouldBlock {
+            tracing::debug!(%error, path = %self.path.display(), "what is known of a recording is not thinned");
+            self.end = None;
         }
+        false
+    }
+
+    /// Writes what stays into a new file, which takes the place of this one, whose lock is held. Who reads that now keeps it as it was.
+    fn replace(&mut self, file: &File, mut keeps: impl FnMut(&About) -> bool) -> io::Result<()> {
+        let first =
+            self.first_record(file).ok_or_else(|| io::Error::other("another replay has begun it anew"))?;
+        let known = std::mem::take(&mut self.records);
+        self.take_records(file, first);
+        let mut path = self.path.clone().into_os_string();
+        path.push(".new");
+        let path = PathBuf::from(path);
+        // of one that was killed
+        drop(std::fs::remove_file(&path));
+        let written = self.write_kept(file, &path, |record| !known.contains(record) || keeps(&record.about));
+        let moved = written.and_then(|written| std::fs::rename(&path, &self.path).map(|()| written));
+        let (records, end) = moved.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        (self.records, self.end, self.forgotten) = (records, Some(end), None);
+        Ok(())
+    }
+
+    /// A new file with those records of this one that `keeps` and whose data are as they were written; gives where they lie in it, and
+    /// where it ends.
+    fn write_kept(
+        &self,
+        file: &File,
+        path: &Path,
+        mut keeps: impl FnMut(&Record) -> bool,
+    ) -> io::Result<(Vec<Record>, u64)> {
+        let to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut bytes = MAGIC.to_vec();
+        put(&mut bytes, &self.program, &[]);
+        let (mut records, mut end) = (Vec::new(), 0);
+        for record in self.records.iter().filter(|record| keeps(record)) {
+            let Some(data) = data_in(file, record) else { continue };
+            let head = rmp_serde::to_vec(&record.about).map_err(io::Error::other)?;
+            let at = end + (bytes.len() + NUMBERS + head.len()) as u64;
+            put(&mut bytes, &head, &data);
+            to.write_all_at(&bytes, end)?;
+            end += bytes.len() as u64;
+            bytes.clear();
+            records.push(Record { at, ..record.clone() });
+        }
+        to.write_all_at(&bytes, end)?;
+        Ok((records, end + bytes.len() as u64))
     }
 
     fn scan(&mut self) -> io::Result<()> {
@@ -184,6 +239,16 @@ impl Cache {
         (head == self.program).then_some(program.at + program.length as u64)
     }
 
+    /// Takes in what lies there now.
+    fn rescan(&mut self) {
+        self.records.clear();
+        let Ok(file) = File::open(&self.path) else { return };
+        if let Some(first) = self.first_record(&file) {
+            let end = self.take_records(&file, first);
+            self.end = self.end.and(Some(end));
+        }
+    }
+
     /// Takes in the records from a place on that lie there whole; gives where they end.
     fn take_records(&mut self, file: &File, from: u64) -> u64 {
         let mut next = from;
@@ -196,8 +261,8 @@ impl Cache {
         next
     }
 
-    /// Writes a record behind what lies from `end` on, and the beginning of the file before it where there is none.
-    fn write(&mut self, end: u64, about: About, data: &[u8]) -> io::Result<()> {
+    /// The file, which is made where it is not there, with its lock.
+    fn locked(&self) -> io::Result<File> {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -208,6 +273,18 @@ impl Cache {
             .open(&self.path)?;
         // another replay of this recording may be writing too
         file.try_lock().map_err(io::Error::from)?;
+        let (locked, there) = (file.metadata()?, std::fs::symlink_metadata(&self.path)?);
+        if (locked.dev(), locked.ino()) == (there.dev(), there.ino()) {
+            return Ok(file);
+        }
+        // it has put a thinner one in its place
+        give_back(&file);
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Writes a record behind what lies there, and the beginning of the file before it where there is none.
+    fn write(&mut self, end: u64, about: About, data: &[u8]) -> io::Result<()> {
+        let file = self.locked()?;
         let written = self.write_locked(&file, end, about, data);
         give_back(&file);
         written
@@ -215,11 +292,16 @@ impl Cache {
 
     fn write_locked(&mut self, file: &File, end: u64, about: About, data: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::new();
-        let length = file.metadata()?.len();
-        let end = match self.first_record(file) {
-            // what others have added since stays; what one that was killed has left does not
-            Some(first) if !self.forgets && length >= end => self.take_records(file, end.max(first)),
+        // what others have added since stays; what one that was killed has left does not
+        let lies_there = self.first_record(file).map(|first| {
+            self.records.clear();
+            self.take_records(file, first)
+        });
+        let is_forgotten = self.forgotten.is_some() && self.records.first() == self.forgotten.as_ref();
+        let end = match lies_there {
+            Some(lies_to) if !is_forgotten => lies_to,
             _ if end == 0 => {
+                self.records.clear();
                 bytes.extend_from_slice(MAGIC);
                 put(&mut bytes, &self.program, &[]);
                 0
@@ -239,7 +321,7 @@ impl Cache {
             return Err(error);
         }
         self.end = Some(end + bytes.len() as u64);
-        self.forgets = false;
+        self.forgotten = None;
         self.records.push(Record { about, at, length: data.len(), crc: crc(data) });
         Ok(())
     }
@@ -274,6 +356,13 @@ fn head_at(file: &File, at: u64) -> Option<(Vec<u8>, Data)> {
     let at = at + (NUMBERS + head_length) as u64;
     let ends_in_file = file.metadata().is_ok_and(|about| about.len() >= at + length as u64);
     (ends_in_file && crc(&head) == head_crc).then_some((head, Data { at, length, crc: data_crc }))
+}
+
+/// The data of a record in a file; `None` where they are not as they were written.
+fn data_in(file: &File, record: &Record) -> Option<Vec<u8>> {
+    let mut data = vec![0; record.length];
+    file.read_exact_at(&mut data, record.at).ok()?;
+    (crc(&data) == record.crc).then_some(data)
 }
 
 fn put(to: &mut Vec<u8>, head: &[u8], data: &[u8]) {
@@ -365,6 +454,74 @@ mod tests {
         assert!(!other.is_writable() && std::fs::read(&newer.path).unwrap() == left);
         open().add(About::Index(Vec::new()), b"fifth");
         assert_eq!(open().records().len(), 1, "what another program has left gives way");
+    }
+
+    #[test]
+    fn a_thinner_file_keeps_what_others_have_added_and_others_find_what_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let open = || Cache::of(&recording).unwrap();
+        let about = |length: u64| {
+            let sum = serde_json::json!({ "length": length, "crc": 0 });
+            About::Report(vec![serde_json::from_value(sum).unwrap()])
+        };
+        let mut one = open();
+        one.add(about(1), b"first");
+        one.add(about(2), b"second");
+        let (mut other, mut late) = (open(), open());
+        other.add(about(3), b"third");
+        // it knows nothing of the third one
+        assert!(one.thin(|known| *known == about(2)));
+        let all = |cache: &mut Cache| {
+            let records = cache.records().to_vec();
+            records.iter().filter_map(|record| cache.data(record)).collect::<Vec<_>>()
+        };
+        assert_eq!(all(&mut open()), [b"second".to_vec(), b"third".to_vec()]);
+        // those that knew the file of before find what is left, and add to the new one
+        assert_eq!(all(&mut late), [b"second".to_vec()]);
+        let (first, third) = (other.records()[0].clone(), other.records()[2].clone());
+        assert_eq!((other.data(&third), other.data(&first)), (Some(b"third".to_vec()), None));
+        other.add(about(4), b"fourth");
+        one.add(about(5), b"fifth");
+        let mut again = open();
+        for cache in [&mut one, &mut again] {
+            assert_eq!(all(cache), [&b"second"[..], b"third", b"fourth", b"fifth"].map(<[u8]>::to_vec));
+        }
+        assert_eq!(std::fs::read_dir(recording.parent().unwrap()).unwrap().count(), 1, "no other file");
+    }
+
+    #[test]
+    fn while_another_one_writes_nothing_is_thinned() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let mut cache = Cache::of(&recording).unwrap();
+        cache.add(About::Index(Vec::new()), b"data");
+        let writes = File::open(&cache.path).unwrap();
+        writes.lock().unwrap();
+        assert!(!cache.thin(|_| false) && cache.is_writable());
+        assert_eq!(Cache::of(&recording).unwrap().records().len(), 1);
+        give_back(&writes);
+        assert!(cache.thin(|_| false));
+        assert!(cache.records().is_empty() && Cache::of(&recording).unwrap().records().is_empty());
+        cache.add(About::Index(Vec::new()), b"next");
+        assert_eq!(Cache::of(&recording).unwrap().records().len(), 1);
+    }
+
+    #[test]
+    fn what_one_has_begun_anew_is_not_begun_anew_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let open = || Cache::of(&recording).unwrap();
+        open().add(About::Index(Vec::new()), b"of a recording before");
+        let (mut one, mut other) = (open(), open());
+        one.begin_anew();
+        other.begin_anew();
+        one.add(About::Report(Vec::new()), b"first");
+        other.add(About::Report(Vec::new()), b"second");
+        assert_eq!((other.records().len(), open().records().len()), (2, 2));
     }
 
     #[test]

@@ -96,23 +96,29 @@ impl Saved {
     /// Reads a state.
     pub(super) fn load(&mut self, place: Place) -> Option<World> {
         let (_, record) = self.states.iter().find(|(found, _)| *found == place)?;
-        let data = self.cache.data(&record.clone());
-        let world = data.and_then(|data| unpack(&data).ok());
-        if world.is_none() {
+        let record = record.clone();
+        self.unpacked(&record)
+    }
+
+    /// What a record holds; `None` where that can't be read, or another replay has left it out.
+    fn unpacked<T: DeserializeOwned>(&mut self, record: &Record) -> Option<T> {
+        let Some(data) = self.cache.data(record) else {
+            let left = self.cache.records();
+            self.states.retain(|(place, _)| left.iter().any(|one| one.about == About::State(*place)));
+            return None;
+        };
+        let what = unpack(&data).ok();
+        if what.is_none() {
             self.begin_anew();
         }
-        world
+        what
     }
 
     /// When steps were finished, as far as that is kept.
     pub(super) fn steps(&mut self, reader: &Reader) -> Option<Steps> {
         let is_it = |record: &&Record| matches!(&record.about, About::Steps(place) if place.is_of(reader));
         let record = self.cache.records().iter().rfind(is_it)?.clone();
-        let steps = self.cache.data(&record).and_then(|data| unpack(&data).ok());
-        if steps.is_none() {
-            self.begin_anew();
-        }
-        steps
+        self.unpacked(&record)
     }
 
     /// Forgets all of it: something in it is not as it was written.
@@ -155,28 +161,30 @@ impl Saved {
         let Some(before) = chunk.checked_sub(1).and_then(|before| reader.identity(before)) else { return };
         let Ok(data) = pack(fold.world()) else { return };
         let place = Place { chunk, last: fold.last(), before, rules: self.rules };
-        if self.states.len() >= MOST || self.cache.is_full_for(data.len()) {
-            self.thin(reader);
+        let is_full = self.states.len() >= MOST || self.cache.is_full_for(data.len());
+        if is_full && !self.thin(reader) {
+            return;
         }
         self.cache.add(About::State(place), &data);
         self.find(reader);
     }
 
-    /// Every second state goes, and those under other rules.
-    fn thin(&mut self, reader: &Reader) {
+    /// Every second state goes, and those under other rules; whether it is done.
+    fn thin(&mut self, reader: &Reader) -> bool {
         let places: Vec<Place> = self.states.iter().map(|(place, _)| *place).collect();
         let newest = |is_it: &dyn Fn(&About) -> bool| {
             self.cache.records().iter().map(|record| &record.about).rfind(|about| is_it(about)).cloned()
         };
         let steps = newest(&|about| matches!(about, About::Steps(place) if place.is_of(reader)));
         let report = newest(&|about| matches!(about, About::Report(sums) if reader.is_as_long_as(sums)));
-        self.cache.thin(|about| match about {
+        let is_done = self.cache.thin(|about| match about {
             About::State(place) => places.iter().position(|one| one == place).is_some_and(|at| at % 2 == 1),
             About::Index(_) => true,
             About::Steps(_) => steps.as_ref() == Some(about),
             About::Report(_) => report.as_ref() == Some(about),
         });
         self.find(reader);
+        is_done
     }
 
     /// How many envelopes lie between two: twice as many each time that every second one has gone, and so many that the states take

@@ -422,6 +422,25 @@ fn lines_of_several_hosts_stand_in_the_order_in_which_they_were_printed() {
 }
 
 #[test]
+fn the_last_rows_of_the_log_are_those_that_were_printed_last() {
+    let mut story = training();
+    let now = story.at.0 - CLOCK_OFFSET;
+    let mut print = |rank, ago_ms: i64, text: String| {
+        let t = Some(HostTime((now - ago_ms * 1000) as u64));
+        let line = LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text, elided: 0, t };
+        story.rank(rank, Event::LogPrinted { line: Arc::new(line) });
+    };
+    print(0, 1, "the last line".to_owned());
+    // a screen of older ones that come later, of another host
+    (0..200).for_each(|number| print(2, 1000 - number, format!("older line {number}")));
+    let screen = shown(&mut story, (120, 40));
+    let at = |text: &str| screen.lines().position(|line| line.contains(text));
+    assert!(at("the last line") > at("older line 199") && at("older line 199").is_some(), "{screen}");
+    let [Effect::Copy(copied)] = &story.send(Msg::Key(Key::char('y')))[..] else { panic!("a copy") };
+    assert!(copied.trim_end().ends_with("the last line"), "{copied}");
+}
+
+#[test]
 fn hidden_ranks_cover_no_head_of_a_column() {
     let mut story = many_ranks(2);
     for size in [(80, 24), (120, 40)] {

@@ -197,6 +197,25 @@ fn the_report_of_a_part_has_the_figures_of_a_selection() {
 }
 
 #[test]
+fn an_open_range_of_steps_reaches_to_a_failure_behind_the_last_one() {
+    let story = failed();
+    let dir = tempfile::tempdir().unwrap();
+    let reader = Reader::open(&recording(dir.path(), &story.told)).unwrap();
+    let part = |last| {
+        let steps = Some(StepRange { first: Some(115), last });
+        let selection = Selection { steps, ..Selection::default() };
+        figures::part(&reader, &selection, &mut |_| true).unwrap().unwrap()
+    };
+    let (open, closed) = (part(None), part(Some(120)));
+    assert_eq!((open.steps.first, open.steps.last), (closed.steps.first, closed.steps.last));
+    assert_eq!(open.part.as_ref().unwrap().words(), "from step 115 on");
+    // what the killed rank printed, and its end
+    assert!(open.log.lines >= closed.log.lines + 3, "{:?} {:?}", open.log, closed.log);
+    assert!(open.incidents.len() > closed.incidents.len(), "{:?}", open.incidents);
+    assert!(open.incidents.iter().any(|one| one.ranks.contains(&Rank(3))), "{:?}", open.incidents);
+}
+
+#[test]
 fn a_selection_goes_from_where_it_was_begun_to_the_playhead() {
     let mut story = six_steps(training());
     let screen = text(&story.model, COLOR);

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -12,7 +14,7 @@ use crate::cli::args::LogsArgs;
 use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout, written};
 use crate::cli::find::{Found, find, recorded};
-use crate::cli::last_lines::{Date, LastLines};
+use crate::cli::held_lines::{Date, HeldLines};
 use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
@@ -27,15 +29,17 @@ use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
 use crate::domain::log_text;
 use crate::domain::log_text::carried::Carried;
 use crate::domain::resume_point::ResumePoint;
-use crate::domain::run::RunSpec;
+use crate::domain::run::{Placement, RunSpec};
 use crate::domain::text::about;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::LoggedLine;
 use crate::launcher::session::{Output, Session};
 use crate::record::Reader;
+use crate::record::export::Clocks;
 use crate::wire::message::Refused;
 
-/// Prints the lines of all ranks in the order in which they arrived, each with its rank; of one rank without.
+/// Prints the lines of all ranks, each with its rank; of one rank without. Those of several hosts stand in the order in which they were
+/// printed, those of one as they arrived.
 pub fn run(
     args: &LogsArgs,
     hosts: impl Fn() -> Result<HostsFile, Failure>,
@@ -76,7 +80,14 @@ pub fn run(
             Some(reader) => reader.resume_state()?.resume_point,
             None => ResumePoint::default(),
         };
-        let mut session = found.session(&file, paths, None, &prompter).await?;
+        let mut session = match found.session(&file, paths, None, &prompter).await {
+            Ok(session) => session,
+            Err(failure) => {
+                // what is recorded is told all the same
+                printer.release(&|_| None)?;
+                return Err(failure);
+            }
+        };
         output::start(&paths.state)?;
         let code = stream(&mut session, (&found, kept.as_ref()), resume_point, &mut printer).await;
         let code = code
@@ -88,8 +99,8 @@ pub fn run(
     })
 }
 
-/// With `--tail` and `--follow`: once all hosts are reached, or can't be, what was printed before has come after so long without a word
-/// from them, where none has come yet after so long, and after so long at all, microseconds.
+/// With `--follow`, where lines are held: once all hosts are reached, or can't be, what was printed before has come after so long
+/// without a word from them, where none has come yet after so long, and after so long at all, microseconds.
 const QUIET_US: u64 = 500_000;
 const FIRST_US: u64 = 2_000_000;
 const LONGEST_US: u64 = 5_000_000;
@@ -238,6 +249,10 @@ async fn stream(
     Ok(failed.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
+fn is_among(ranges: &[RangeInclusive<u32>], rank: Rank) -> bool {
+    ranges.iter().any(|ranks| ranks.contains(&rank.0))
+}
+
 /// Writes lines to standard output.
 struct Printer<'a> {
     args: &'a LogsArgs,
@@ -251,8 +266,8 @@ struct Printer<'a> {
     unfinished: ProgressLine,
     /// What is to stand there, and whose it is.
     bar: Option<((Rank, Stream), String)>,
-    /// With `--tail`: the last lines so far.
-    held: Option<LastLines>,
+    /// With `--tail` the last lines so far; else, of ranks on several hosts, those that others may stand before.
+    held: Option<HeldLines>,
 }
 
 impl<'a> Printer<'a> {
@@ -265,11 +280,14 @@ impl<'a> Printer<'a> {
         let is_one = args.rank.len() == 1 && args.rank.iter().all(|ranks| ranks.start() == ranks.end());
         let terminal = io::stdout().is_terminal();
         let (carried, unfinished) = (BTreeMap::new(), ProgressLine::default());
-        let held = args.tail.map(LastLines::new);
+        let is_wanted = |place: &&Placement| args.rank.is_empty() || is_among(&args.rank, place.rank);
+        let wanted = spec.into_iter().flat_map(|spec| &spec.placements).filter(is_wanted);
+        let hosts: BTreeSet<&HostId> = wanted.map(|place| &place.host).collect();
+        let held = (args.tail.is_some() || hosts.len() > 1).then(|| HeldLines::new(args.tail));
         Ok(Self { args, is_one, terminal, paint: Paint::of_process(), carried, unfinished, bar: None, held })
     }
 
-    /// Prints the last lines of those that were held back, and from here on each line at once.
+    /// Prints the lines that were held back, and from here on each line at once.
     fn release(&mut self, date: Date<'_>) -> Result<(), Failure> {
         let mut text = Vec::new();
         for line in self.held.take().into_iter().flat_map(|held| held.into_lines(date)) {
@@ -280,11 +298,13 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
-    /// Keeps a line for the end, if the last ones alone are wanted.
-    fn hold(&mut self, line: &LogLine, at: Stamp, date: Option<Date<'_>>) -> bool {
-        let Some(held) = &mut self.held else { return false };
-        held.push(line.clone(), at, date);
-        true
+    /// The lines that are to be printed now, when one has come: itself, or where lines are held back those for which there is no
+    /// room any more.
+    fn due(&mut self, line: Arc<LogLine>, at: Stamp, date: Option<Date<'_>>) -> Vec<Arc<LogLine>> {
+        match &mut self.held {
+            Some(held) => held.push(line, at, date),
+            None => vec![line],
+        }
     }
 
     /// Prints what is recorded; `false` when the reader is gone.
@@ -292,6 +312,10 @@ impl<'a> Printer<'a> {
         if let Some(damage) = reader.integrity().damage() {
             note(&format!("run {}: {damage}", self.args.run));
         }
+        // the order of what came from one host needs no clocks
+        let clocks = if self.held.is_some() { Clocks::of_recording(reader) } else { Clocks::default() };
+        let places = reader.spec().map(|spec| spec.placements.as_slice()).unwrap_or_default();
+        let printed = |line: &LogLine| clocks.stamp(&places.get(line.rank.0 as usize)?.host, line.t?);
         let mut out = io::BufWriter::new(io::stdout().lock());
         let one = self.args.rank.first().filter(|_| self.is_one).map(|ranks| Rank(*ranks.start()));
         for logged in reader.log(one) {
@@ -302,8 +326,14 @@ impl<'a> Printer<'a> {
                 note(&format!("rank {}: {}", line.rank, line.text));
                 continue;
             }
-            if self.takes(&line) && !self.hold(&line, at, None) && !written(self.write(&mut out, &line))? {
-                return Ok(false);
+            if !self.takes(&line) {
+                continue;
+            }
+            let printed = printed(&line).unwrap_or(at);
+            for line in self.due(line, printed, None) {
+                if !written(self.write(&mut out, &line))? {
+                    return Ok(false);
+                }
             }
         }
         written(out.flush())
@@ -321,18 +351,21 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints one line at once: one that came at a moment, or without `date` was printed then.
-    fn line(&mut self, line: &LogLine, at: Stamp, date: Option<Date<'_>>) -> Result<(), Failure> {
+    fn line(&mut self, line: &Arc<LogLine>, at: Stamp, date: Option<Date<'_>>) -> Result<(), Failure> {
         if !self.takes(line) {
             return Ok(());
         }
         // it has ended with the line
         self.bar.take_if(|(of, _)| *of == (line.rank, line.stream));
-        if self.hold(line, at, date) {
+        let due = self.due(Arc::clone(line), at, date);
+        if due.is_empty() {
             return Ok(());
         }
         self.unfinished.clear();
         let mut text = Vec::new();
-        written(self.write(&mut text, line))?;
+        for line in due {
+            written(self.write(&mut text, &line))?;
+        }
         to_stdout(&String::from_utf8_lossy(&text))?;
         self.draw();
         Ok(())
@@ -368,7 +401,7 @@ impl<'a> Printer<'a> {
     }
 
     fn wants(&self, rank: Rank) -> bool {
-        self.args.rank.is_empty() || self.args.rank.iter().any(|ranks| ranks.contains(&rank.0))
+        self.args.rank.is_empty() || is_among(&self.args.rank, rank)
     }
 
     fn takes(&self, line: &LogLine) -> bool {

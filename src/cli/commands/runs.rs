@@ -313,6 +313,8 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
 const SPARE: [&str; 4] = ["SIZE", "SAMPLES/S", "LOSS", "HOSTS"];
 /// So much of the state stays.
 const STATE: usize = 28;
+/// Columns of what is said of an end where no terminal sets the width.
+const SUMMARY: usize = 120;
 
 /// A column of the list.
 struct Column {
@@ -362,7 +364,10 @@ fn table(runs: &[Listed], args: &RunsArgs, now: Stamp, width: Option<usize>) -> 
         }));
     }
     let damage = |run: &Listed| run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
-    let state = |run: &Listed| sanitize(&format!("{}{}", state(run, args.local), damage(run))).into_owned();
+    // a terminal cuts the rest
+    let is_whole = width.is_some() || args.long;
+    let state =
+        |run: &Listed| sanitize(&format!("{}{}", state(run, args.local, is_whole), damage(run))).into_owned();
     let before = |columns: &[Column]| columns.iter().map(|column| column.width() + 2).sum::<usize>();
     let longest = runs.iter().map(|run| state(run).width()).max().unwrap_or(0);
     let is_narrow = |columns: &[Column], wanted| width.is_some_and(|width| before(columns) + wanted > width);
@@ -394,7 +399,16 @@ fn table(runs: &[Listed], args: &RunsArgs, now: Stamp, width: Option<usize>) -> 
     text
 }
 
-fn state(run: &Listed, local: bool) -> String {
+/// The words before the first `;` of what is said of an end, which has a hundred and more with all that followed.
+fn gist(summary: &str) -> String {
+    match summary.split_once("; ") {
+        Some((first, _)) => format!("{}; …", end_cut(first, SUMMARY)),
+        None => end_cut(summary, SUMMARY),
+    }
+}
+
+/// How a run stands or ended; of an end all that is said where `whole`.
+fn state(run: &Listed, local: bool, whole: bool) -> String {
     let last = match run.stage {
         // a job that tells no steps does not train
         Some(RunStage::Training) if run.trained.is_none() => "; last seen running".to_owned(),
@@ -402,12 +416,13 @@ fn state(run: &Listed, local: bool) -> String {
         None => String::new(),
     };
     let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let summary = |outcome: &RunOutcome| if whole { outcome.summary.clone() } else { gist(&outcome.summary) };
     match (&run.outcome, run.state) {
         // how it ended is not known
-        (Some(Told { outcome, .. }), _) if run.spec.is_imported() => outcome.summary.clone(),
+        (Some(Told { outcome, .. }), _) if run.spec.is_imported() => summary(outcome),
         (Some(Told { outcome, .. }), _) => {
             let stood = run.stood.as_ref().map(|stood| format!("; {}", stood.words)).unwrap_or_default();
-            format!("exit {}: {}{stood}", outcome.exit_code(), outcome.summary)
+            format!("exit {}: {}{stood}", outcome.exit_code(), summary(outcome))
         }
         (None, RunStatus::Running) if run.broken.is_some() => {
             let (words, run) = (run.broken.as_deref().unwrap_or_default(), run.spec.id.short());
@@ -476,7 +491,7 @@ mod tests {
         let told = |stage, outcome| {
             let runs = merged(vec![summary(stage, outcome)], &Asked::default());
             let run = runs.first().unwrap();
-            (run.duration_us(Stamp(70_000_000)), state(run, false))
+            (run.duration_us(Stamp(70_000_000)), state(run, false, true))
         };
         let unknown = |last: &str| (None, format!("unknown: n3 did not answer; last seen {last}"));
         assert_eq!(told(RunStage::Training, None), unknown("running"));
@@ -485,5 +500,20 @@ mod tests {
             RunOutcome { at: Some(Stamp(90_000)), ..RunOutcome::new(RunEnd::Finished, "it finished") };
         let words = "exit 0: it finished".to_owned();
         assert_eq!(told(RunStage::Training, Some(ended)), (Some(90_000), words));
+    }
+
+    #[test]
+    fn what_is_said_of_an_end_is_short_in_a_pipe_unless_all_is_asked_for() {
+        let failed = "rank 1 (n2:0) failed first: exit 3; rank 0 stopped because of it; rank 2 failed too";
+        let outcome = RunOutcome::failed(Rank(1), 3, failed);
+        let mut runs = merged(vec![summary(RunStage::Training, Some(outcome))], &Asked::default());
+        let run = runs.first().unwrap();
+        assert_eq!(state(run, false, true), format!("exit 3: {failed}"));
+        assert_eq!(state(run, false, false), "exit 3: rank 1 (n2:0) failed first: exit 3; …");
+        assert_eq!(gist("it finished"), "it finished");
+        assert_eq!(gist(&"x".repeat(300)).width(), SUMMARY);
+        runs[0].stood =
+            Some(StoodStill { for_us: 1, ranks: String::new(), words: "no step for 9.0 s".into() });
+        assert!(state(&runs[0], false, false).ends_with("; …; no step for 9.0 s"));
     }
 }

@@ -23,6 +23,8 @@ use crate::domain::unusual::{APART_US, CLIFF_SAMPLES, CLIFF_US, is_low, median_p
 const POINTS: usize = 240;
 /// No pace is slower, microseconds.
 const SLOWEST_US: i64 = 3_600_000_000;
+/// That of an agent.
+const USUAL_US: i64 = 1_000_000;
 /// Of fewer samples no mean is told of the time since the first step: at one a second a short run has next to none.
 pub(super) const FEW_SAMPLES: u32 = 10;
 /// Names of reasons and of events that are told apart.
@@ -30,23 +32,31 @@ const NAMES: usize = 16;
 /// Why clocks are low without any trouble.
 const HARMLESS: [&str; 3] = ["gpu idle", "applications clocks setting", "sync boost"];
 
-/// Utilisation of some time.
+/// Utilisation of some time, or what else is told by samples: each counts for as long as it stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UtilPoint {
-    sum: u64,
+    /// Values times microseconds.
+    sum: f64,
+    us: u64,
     count: u32,
 }
 
 impl UtilPoint {
-    /// Its mean in percent.
+    /// A value that stands for so many microseconds.
+    fn new(value: f64, us: u64) -> Self {
+        Self { sum: value * us as f64, us, count: 1 }
+    }
+
+    /// Its mean over time, of utilisation in percent.
     pub fn mean(self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum as f64 / f64::from(self.count))
+        (self.us > 0).then(|| self.sum / self.us as f64)
     }
 }
 
 impl Merge for UtilPoint {
     fn merge(&mut self, other: &Self) {
-        self.sum = self.sum.saturating_add(other.sum);
+        self.sum += other.sum;
+        self.us = self.us.saturating_add(other.us);
         self.count = self.count.saturating_add(other.count);
     }
 }
@@ -65,7 +75,7 @@ pub(super) struct HostFold {
     last: Option<Stamp>,
     /// How long the last sample came after the one before it, microseconds.
     apart_us: Option<i64>,
-    cpu: (f64, u32),
+    cpu: UtilPoint,
     cpu_max: Option<f64>,
     memory_peak: Option<u64>,
     least_rtt_us: Option<u32>,
@@ -75,24 +85,26 @@ pub(super) struct HostFold {
 struct GpuFold {
     rank: Rank,
     index: u32,
-    /// How often each percent was told; and without the drops, by which a drop is known.
+    /// How many samples tell the utilisation, and for how long each percent was told, microseconds.
+    samples: u64,
     #[serde(with = "percents")]
-    all: [u32; 101],
+    all_us: [u64; 101],
+    /// How often each percent was told without the drops, by which a drop is known.
     #[serde(with = "percents")]
     usual: [u32; 101],
     low: Option<Low>,
     cliffs: Cliffs,
-    /// Sum and count of the percents from the first step to the end of the last one.
-    in_steps: (f64, u32),
+    /// The percents from the first step to the end of the last one.
+    in_steps: UtilPoint,
     /// Those since the newest step ended, and its number: whether another one follows is not known.
-    since_step: (f64, u32),
+    since_step: UtilPoint,
     newest: Option<u64>,
     util: Series<UtilPoint>,
     memory_peak: Option<u64>,
     memory_total: Option<u64>,
     memory: ByStep<UtilPoint>,
     temperature_max: Option<u32>,
-    power_mw: (f64, u32),
+    power_mw: UtilPoint,
     power_max_mw: Option<u32>,
     throttle: BTreeMap<String, u64>,
     events: BTreeMap<String, u64>,
@@ -135,8 +147,9 @@ impl Telemetry {
                 if !running {
                     return;
                 }
+                let stands_us = stands_for_us(since, before);
                 if let Some(percent) = sample.cpu_percent.value().map(|percent| f64::from(*percent)) {
-                    host.cpu = (host.cpu.0 + percent, host.cpu.1 + 1);
+                    host.cpu.merge(&UtilPoint::new(percent, stands_us));
                     host.cpu_max = Some(host.cpu_max.map_or(percent, |most| most.max(percent)));
                 }
                 host.memory_peak = host.memory_peak.max(sample.memory_used.value().copied());
@@ -145,7 +158,7 @@ impl Telemetry {
                 for (info, sample) in info.gpus.iter().zip(&sample.gpus) {
                     if let Some(gpu) = self.gpus.get_mut(&(id.clone(), info.uuid.clone())) {
                         gpu.index = info.index;
-                        gpu.take(at, since_us, sample, step);
+                        gpu.take(at, (since_us, stands_us), sample, step);
                     }
                 }
             }
@@ -167,7 +180,7 @@ impl Telemetry {
         self.gpus.values_mut().for_each(GpuFold::end_of_low);
         let hosts = self.hosts.iter().map(|(id, host)| HostFigures {
             host: id.clone(),
-            cpu_mean: mean(host.cpu),
+            cpu_mean: host.cpu.mean(),
             cpu_max: host.cpu_max,
             memory_peak: host.memory_peak,
             // 0 is no ping: an imported run whose ranks are told by one clock
@@ -199,8 +212,11 @@ fn tells_between(us: i64, before: Option<i64>) -> bool {
     (0..=pace_us.max(APART_US)).contains(&us)
 }
 
-fn mean((sum, count): (f64, u32)) -> Option<f64> {
-    (count > 0).then(|| sum / f64::from(count))
+/// For how many microseconds a sample stands that came so long after the one before: for that time where it is told of, else, at first
+/// and behind a hole, for as long as the one before did.
+fn stands_for_us(since: Option<i64>, before: Option<i64>) -> u64 {
+    let told = since.filter(|us| tells_between(*us, before));
+    told.or(before).unwrap_or(USUAL_US).clamp(1, SLOWEST_US).unsigned_abs()
 }
 
 impl GpuFold {
@@ -208,49 +224,57 @@ impl GpuFold {
         Self {
             rank,
             index,
-            all: [0; 101],
+            samples: 0,
+            all_us: [0; 101],
             usual: [0; 101],
             low: None,
             cliffs: Cliffs::default(),
-            in_steps: (0.0, 0),
-            since_step: (0.0, 0),
+            in_steps: UtilPoint::default(),
+            since_step: UtilPoint::default(),
             newest: None,
             util: Series::new(start, POINTS),
             memory_peak: None,
             memory_total: None,
             memory: ByStep::new(POINTS),
             temperature_max: None,
-            power_mw: (0.0, 0),
+            power_mw: UtilPoint::default(),
             power_max_mw: None,
             throttle: BTreeMap::new(),
             events: BTreeMap::new(),
         }
     }
 
-    /// A sample that came so long after the one before; `None` where that is too long ago.
-    fn take(&mut self, at: Stamp, since_us: Option<u64>, sample: &GpuSample, step: Option<u64>) {
+    /// A sample that came so long after the one before, `None` where that is too long ago, and stands for so long.
+    fn take(
+        &mut self,
+        at: Stamp,
+        (since_us, stands_us): (Option<u64>, u64),
+        sample: &GpuSample,
+        step: Option<u64>,
+    ) {
         if let Some(util) = sample.util.value().map(|util| (*util).min(100)) {
-            self.all[util as usize] += 1;
+            let point = UtilPoint::new(util.into(), stands_us);
+            self.samples += 1;
+            self.all_us[util as usize] += stands_us;
             if let (Some(step), newest) = (step, self.newest) {
                 self.newest = Some(step);
                 if newest.is_some_and(|newest| newest < step) {
-                    let since = std::mem::take(&mut self.since_step);
-                    self.in_steps = (self.in_steps.0 + since.0, self.in_steps.1 + since.1);
+                    self.in_steps.merge(&std::mem::take(&mut self.since_step));
                 }
-                self.since_step = (self.since_step.0 + f64::from(util), self.since_step.1 + 1);
+                self.since_step.merge(&point);
             }
-            self.util.at(at).merge(&UtilPoint { sum: util.into(), count: 1 });
+            self.util.at(at).merge(&point);
             self.drop_of(at, since_us, util);
         }
         let memory = sample.memory_used.value().copied();
         self.memory_peak = self.memory_peak.max(memory);
         self.memory_total = self.memory_total.max(sample.memory_total.value().copied());
         if let (Some(bytes), Some(step)) = (memory, step) {
-            self.memory.at(step).merge(&UtilPoint { sum: bytes, count: 1 });
+            self.memory.at(step).merge(&UtilPoint::new(bytes as f64, stands_us));
         }
         self.temperature_max = self.temperature_max.max(sample.temperature.value().copied());
         if let Some(power) = sample.power_mw.value() {
-            self.power_mw = (self.power_mw.0 + f64::from(*power), self.power_mw.1 + 1);
+            self.power_mw.merge(&UtilPoint::new(f64::from(*power), stands_us));
             self.power_max_mw = self.power_max_mw.max(Some(*power));
         }
         let reasons = sample.throttle.value().into_iter().flatten();
@@ -291,8 +315,8 @@ impl GpuFold {
     }
 
     fn figures(&self, host: &HostId, uuid: &GpuUuid, model: Option<String>) -> GpuFigures {
-        let samples: u64 = self.all.iter().map(|count| u64::from(*count)).sum();
-        let sum: u64 = (0..).zip(&self.all).map(|(percent, count)| percent * u64::from(*count)).sum();
+        let us: u64 = self.all_us.iter().sum();
+        let sum: f64 = (0_u32..).zip(&self.all_us).map(|(percent, us)| f64::from(percent) * *us as f64).sum();
         let mut throttle: Vec<Throttle> = self
             .throttle
             .iter()
@@ -308,18 +332,18 @@ impl GpuFold {
             uuid: uuid.clone(),
             model,
             rank: self.rank,
-            samples,
-            util_in_steps: mean(self.in_steps).filter(|_| self.in_steps.1 >= FEW_SAMPLES),
-            util_mean: (samples > 0).then(|| sum as f64 / samples as f64),
-            util_min: self.all.iter().position(|count| *count > 0).map(|at| at as u32),
-            util_p50: median_percent(&self.all),
-            util_max: self.all.iter().rposition(|count| *count > 0).map(|at| at as u32),
+            samples: self.samples,
+            util_in_steps: self.in_steps.mean().filter(|_| self.in_steps.count >= FEW_SAMPLES),
+            util_mean: (us > 0).then(|| sum / us as f64),
+            util_min: self.all_us.iter().position(|us| *us > 0).map(|at| at as u32),
+            util_p50: median_percent(&self.all_us),
+            util_max: self.all_us.iter().rposition(|us| *us > 0).map(|at| at as u32),
             cliffs: self.cliffs,
             memory_peak: self.memory_peak,
             memory_total: self.memory_total,
             memory_growth: trend::growth(&memory).map(|slope| slope * 1000.0),
             temperature_max: self.temperature_max,
-            power_mean_w: mean(self.power_mw).map(|mw| mw / 1e3),
+            power_mean_w: self.power_mw.mean().map(|mw| mw / 1e3),
             power_max_w: self.power_max_mw.map(|mw| f64::from(mw) / 1e3),
             throttle,
             events: Counted::all(&self.events),
@@ -327,18 +351,23 @@ impl GpuFold {
     }
 }
 
-/// Counts by percent, as a list: serde knows no array of so many.
+/// Numbers by percent, as a list: serde knows no array of so many.
 mod percents {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(counts: &[u32; 101], to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<T: Serialize, S: Serializer>(
+        counts: &[T; 101],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         counts.as_slice().serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u32; 101], D::Error> {
-        let counts = Vec::<u32>::deserialize(from)?;
-        counts.try_into().map_err(|counts: Vec<u32>| D::Error::invalid_length(counts.len(), &"101 counts"))
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<[T; 101], D::Error> {
+        let counts = Vec::<T>::deserialize(from)?;
+        counts.try_into().map_err(|counts: Vec<T>| D::Error::invalid_length(counts.len(), &"101 numbers"))
     }
 }
 

@@ -143,3 +143,26 @@ fn samples_of_a_slow_pace_tell_of_the_time_between_and_a_hole_does_not() {
     let run = told.finish(RunEnd::Finished);
     assert_eq!((run.gpus[0].samples, run.gpus[0].throttle[0].us), (5, 121_000_000));
 }
+
+#[test]
+fn means_are_those_of_the_time_and_not_of_the_samples() {
+    let mut told = Told::new(spec(1));
+    told.host(Event::HostDescribed { info: Arc::new(info(1)) });
+    told.sample(vec![gpu(0, 1, &[])]);
+    told.start(0);
+    // a hundred seconds of which a client has one sample a second, and as long of which the host has kept one each 10 s
+    for (seconds, count, util) in [(1, 100, 90), (10, 10, 10)] {
+        for step in 0..count {
+            told.wait(seconds);
+            told.step(0, timing(if util == 90 { 1 + step } else { 101 + step }, [100, 0, 0, 0, 0, 0]));
+            told.sample(vec![gpu(util, 1, &[])]);
+        }
+    }
+    let run = told.finish(RunEnd::Finished);
+    let gpu = &run.gpus[0];
+    assert_eq!((gpu.samples, gpu.util_min, gpu.util_max), (110, Some(10), Some(90)));
+    let near = |mean: Option<f64>, wanted: f64| mean.is_some_and(|mean| (mean - wanted).abs() < 6.0);
+    assert!(near(gpu.util_mean, 50.0), "{:?}", gpu.util_mean);
+    assert!(near(gpu.util_in_steps, 50.0), "{:?}", gpu.util_in_steps);
+    assert!(near(gpu.power_mean_w, 150.0), "{:?}", gpu.power_mean_w);
+}

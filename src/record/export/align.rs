@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use crate::domain::clock_fit::{ClockLine, ClockLines, ClockTrack};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::HostId;
-use crate::domain::time::HostTime;
+use crate::domain::time::{HostTime, Stamp};
+use crate::record::format::Channel;
+use crate::record::reader::Reader;
 
 /// The clocks of a recording's hosts.
 #[derive(Debug, Default)]
-pub(super) struct Clocks {
+pub struct Clocks {
     hosts: BTreeMap<HostId, ClockLines>,
 }
 
@@ -33,6 +35,20 @@ impl Gather {
 }
 
 impl Clocks {
+    /// By all pings of a recording; what can't be read is left out.
+    pub fn of_recording(reader: &Reader) -> Self {
+        let mut gather = Gather::default();
+        for envelope in reader.select(.., |channel| channel == Channel::Clock).flatten() {
+            gather.take(&envelope);
+        }
+        gather.fit()
+    }
+
+    /// The client's time of a host's moment; `None` for a host without a ping.
+    pub fn stamp(&self, host: &HostId, time: HostTime) -> Option<Stamp> {
+        self.place(host, time).map(|ns| Stamp(ns.div_euclid(1_000)))
+    }
+
     /// A host's clock, as it ran last; `None` without a ping.
     pub(super) fn of(&self, host: &HostId) -> Option<&ClockLine> {
         Some(self.hosts.get(host)?.newest())

@@ -28,6 +28,7 @@ mod told;
 
 use std::io::Write;
 
+pub use align::Clocks;
 pub use pass::Exported;
 pub(super) use pass::during;
 pub use selection::{BadSteps, Selection, StepRange};

@@ -213,13 +213,15 @@ fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
     }
     let outcome = reader.outcome();
     let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome, told, trainers };
+    // an open range reaches to the end of the recording: what follows the last step, such as a failure, is in it
+    let is_open = selection.steps.is_some_and(|steps| steps.last.is_none());
     let during = when.during(&run.clocks);
-    run.chosen.set_during(during);
+    run.chosen.set_during(during.map(|(first, last)| (first, if is_open { i64::MAX } else { last })));
     run
 }
 
-/// When the selected steps of the selected ranks were made, nanoseconds since the Unix epoch by the client's clock; `None` where no
-/// rank tells any, or none are selected.
+/// When the selected steps of the selected ranks were made, nanoseconds since the Unix epoch by the client's clock, without end where
+/// their range is open; `None` where no rank tells any, or none are selected.
 pub(in super::super) fn during(reader: &Reader, selection: &Selection) -> Option<Span> {
     survey(reader, selection).chosen.during()
 }

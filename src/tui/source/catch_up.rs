@@ -325,6 +325,11 @@ impl CatchUp {
                 Some((from.max(self.floor), from.plus_micros(timing.dur_us.into()).max(self.floor)))
             }
             Event::RankStarted { t, .. } => at(*t).map(|at| (at, at)),
+            // what is known of the clock may be of the boot before
+            Event::RankExited { exit } if exit.is_of_reboot() => {
+                let boot = self.stamp_of(rank, exit.ended_by()).filter(|boot| *boot >= self.floor)?;
+                Some((boot, boot))
+            }
             Event::RankExited { exit } => at(exit.t).map(|at| (at, at)),
             _ => None,
         }

@@ -179,6 +179,10 @@ impl EventTimes {
     /// of a container, and then happened before the program began.
     fn by_its_host(&self, rank: Rank, event: &Event, clock: &ClockFit) -> Option<Stamp> {
         let (begin, end) = event.host_times()?;
+        if matches!(event, Event::RankExited { exit } if exit.is_of_reboot()) {
+            // the rank's start is by the clock of the boot before; so is what is known of the clock, where this one lies before the run
+            return clock.stamp(end).filter(|boot| *boot >= self.created);
+        }
         let started = self.started.get(&rank).copied().unwrap_or(HostTime(0));
         if matches!(event, Event::StepDone { .. } | Event::CollectiveDone { .. }) {
             let is_there = begin >= started && clock.stamp(begin)? >= self.created;

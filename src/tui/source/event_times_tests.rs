@@ -202,6 +202,31 @@ fn lost() -> Event {
 }
 
 #[test]
+fn a_rank_that_went_with_its_host_ended_before_that_booted() {
+    let rebooted = |t| match lost() {
+        Event::RankExited { exit } => {
+            let cause = Some(crate::domain::run::REBOOTED.to_owned());
+            Event::RankExited { exit: RankExit { t: HostTime(t), cause, ..exit } }
+        }
+        _ => unreachable!(),
+    };
+    // the rank was started by a clock that is ahead of that of the next boot
+    let mut bed = Bed::new();
+    bed.rank(102 * S, 0, started(2_000_000));
+    // nothing is known of that yet: the boot before lies before the run
+    assert_eq!(bed.rank(180 * S, 0, rebooted(20_000_000)), Stamp(180 * S));
+    let mut bed = Bed::new();
+    bed.rank(102 * S, 0, started(2_000_000));
+    assert_eq!(bed.rank(103 * S, 0, line(Stream::Stdout, Some(3_000_000))), Stamp(103 * S));
+    bed.clock = ClockFit::default();
+    bed.clock.add(ClockSample { host_time: HostTime(1), offset_us: 160 * S, rtt_us: 200 });
+    assert_eq!(bed.rank(180 * S, 0, rebooted(20_000_000)), Stamp(160 * S + 1));
+    // one whose end is not known for another reason has the moment at which it was missed
+    let mut bed = Bed::new();
+    assert_eq!(bed.rank(180 * S, 0, lost()), Stamp(180 * S));
+}
+
+#[test]
 fn a_run_ends_behind_all_its_ranks() {
     for (first, last) in [(0, 1), (1, 0)] {
         let mut bed = Bed::new();

@@ -182,14 +182,24 @@ pub fn log_rows(run: &RunState, ui: &RunUi, wraps_at: Option<usize>, count: usiz
         LogAt::Follow => folded(run, run.log.iter(), ui),
         LogAt::Line(line) => folded(run, run.log.until(line), ui),
     };
-    let lines: usize = folds.iter().rev().take(count).map(|fold| lines_of(fold, wraps_at)).sum();
-    if lines < count && ui.log_at != LogAt::Follow {
+    let lines = || folds.iter().rev().take(count).map(|fold| lines_of(fold, wraps_at)).sum::<usize>();
+    if ui.log_at != LogAt::Follow && lines() < count {
         // a line that was forgotten meanwhile stands for the oldest that is still known
         folds = all(run, ui);
         folds.truncate(lowest(&folds, wraps_at, count) + 1);
     }
     folds.drain(..folds.len().saturating_sub(count));
     folds
+}
+
+/// The rows of which [`in_time`] gives `count`: where the log follows all that may be among those that were printed last.
+pub(super) fn rows_that_came(
+    run: &RunState,
+    ui: &RunUi,
+    wraps_at: Option<usize>,
+    count: usize,
+) -> VecDeque<Fold> {
+    log_rows(run, ui, wraps_at, if ui.log_at == LogAt::Follow { DRAWN } else { count })
 }
 
 /// The newest of these lines, folded.
@@ -455,9 +465,9 @@ pub fn printed_at(model: &Model, run: &RunState, line: &LoggedLine) -> (Stamp, b
     known.map_or((line.at, false), |at| (at, true))
 }
 
-/// The rows in the order in which their first lines were printed, for lines of several hosts come as they come; those of a rank
-/// stay in theirs, also one of which no time is known.
-pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> VecDeque<Fold> {
+/// The last `count` rows in the order in which their first lines were printed, for lines of several hosts come as they come; those of a
+/// rank stay in theirs, also one of which no time is known.
+pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>, count: usize) -> VecDeque<Fold> {
     let ranks = run.ranks.len();
     let ranks_of = |fold: &Fold| -> Vec<usize> {
         fold.ranks.keys().map(|rank| rank.0 as usize).filter(|place| *place < ranks).collect()
@@ -487,7 +497,8 @@ pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> V
         rows.push((at, fold));
     }
     rows.sort_by_key(|(at, _)| *at);
-    rows.into_iter().map(|(_, fold)| fold).collect()
+    let before = rows.len().saturating_sub(count);
+    rows.into_iter().skip(before).map(|(_, fold)| fold).collect()
 }
 
 /// What is to be copied: the line that the search has come to, else what the pane shows; how many lines that is, and how
@@ -495,7 +506,7 @@ pub(super) fn in_time(model: &Model, run: &RunState, folds: VecDeque<Fold>) -> V
 pub(super) fn copied(model: &Model, run: &RunState, height: usize) -> (String, usize, usize) {
     let ui = &model.ui.run;
     let found = ui.log.pattern.as_ref().and(ui.log.found);
-    let rows = in_time(model, run, log_rows(run, ui, wraps_at(model), height));
+    let rows = in_time(model, run, rows_that_came(run, ui, wraps_at(model), height), height);
     let rows = rows.iter().filter(|fold| found.is_none_or(|line| fold.first == line));
     let (mut text, mut lines, mut left) = (String::new(), 0, 0);
     for fold in rows {

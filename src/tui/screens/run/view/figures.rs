@@ -238,11 +238,10 @@ fn gpus(known: &RunAnalysis) -> Option<String> {
     let Some(least) = told.iter().min_by_key(|gpu| gpu.util_min) else {
         return Some("unknown: no sample in this time".to_owned());
     };
-    let (sum, count) = told.iter().fold((0.0, 0_u64), |(sum, count), gpu| {
-        (sum + gpu.util_mean.unwrap_or(0.0) * gpu.samples as f64, count + gpu.samples)
-    });
+    // each by the time it was told of, so that a host whose samples are finer counts no more than others
+    let mean = told.iter().filter_map(|gpu| gpu.util_mean).sum::<f64>() / told.len() as f64;
     let min = least.util_min.unwrap_or(0);
-    Some(format!("mean {:.0} %   min {min} % ({}:{})", sum / count.max(1) as f64, least.host, least.index))
+    Some(format!("mean {mean:.0} %   min {min} % ({}:{})", least.host, least.index))
 }
 
 /// A row a rank, the costliest first.

@@ -22,8 +22,8 @@ use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::replay::lines_ahead;
 use crate::tui::screens::run::log::{
-    Least, MILLISECONDS_FROM, in_time, is_at_top, log_rows, matches, printed_at, rank_digits, text_place,
-    unfinished,
+    Least, MILLISECONDS_FROM, in_time, is_at_top, matches, printed_at, rank_digits, rows_that_came,
+    text_place, unfinished,
 };
 use crate::tui::screens::run::{LogAt, Pane, RunUi};
 
@@ -37,7 +37,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let height = usize::from(list.h);
     let pane = LogPane::new(model, canvas, run);
     let wraps_at = model.settings.wrap.then(|| usize::from(pane.texts().1));
-    let folds = log_rows(run, ui, wraps_at, height);
+    let folds = rows_that_came(run, ui, wraps_at, height);
     let title = title(canvas, model, run, folds.back().map(|fold| fold.last));
     // nothing else tells what stands beside it
     let used = width(beside).min(canvas.width());
@@ -58,7 +58,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let ahead = pane.ahead();
     let room = (height - live.len()).saturating_sub(ahead.len().min(height / 3));
     let is_at_top = is_at_top(run, ui, &folds, wraps_at, room);
-    let folds = in_time(model, run, folds);
+    let folds = in_time(model, run, folds, height);
     let rows = if is_at_top {
         folds.iter().flat_map(|fold| pane.rows_of(fold)).take(room).collect()
     } else {
