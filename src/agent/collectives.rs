@@ -217,7 +217,8 @@ fn fit(told: &mut HostCollectives) {
     }
 }
 
-fn since(then: HostTime) -> Duration {
+/// How long ago that was.
+pub(super) fn since(then: HostTime) -> Duration {
     Duration::from_micros(clock::host_now().0.saturating_sub(then.0))
 }
 

@@ -3,7 +3,6 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use super::inside::{OfLaunch, Question, answers};
 use super::outgoing::Outgoing;
 use crate::clock;
 use crate::doctor::door::DOOR;
+use crate::doctor::under_way::Places;
 use crate::doctor::{self, CHECKS, Site, inside};
 use crate::domain::container::ContainerOptions;
 use crate::domain::doctor::RunInside;
@@ -36,25 +36,7 @@ const MOST: usize = 4 * CHECKS.len();
 
 const NO_IMAGE: &str = "its hvtui knows of no image to look into: use the same version there";
 
-/// How many are.
-static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-
-/// One of them; it is none any more when this goes, however that comes.
-struct UnderWay;
-
-impl UnderWay {
-    /// `None` where there are too many.
-    fn begin() -> Option<Self> {
-        let under_way = Self;
-        (UNDER_WAY.fetch_add(1, Ordering::Relaxed) < MOST).then_some(under_way)
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+static UNDER_WAY: Places = Places::new(MOST);
 
 /// Begins all that are asked for; each answers for itself.
 pub(super) fn answer(
@@ -180,7 +162,7 @@ async fn on_thread<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
-    let under_way = UnderWay::begin().ok_or_else(|| {
+    let under_way = UNDER_WAY.take().ok_or_else(|| {
         format!("{MOST} earlier checks hang on this host: reconnect, and see what hangs there")
     })?;
     let (tell, told) = oneshot::channel();

@@ -205,6 +205,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::host_sample;
     use crate::domain::gpu::Reading;
     use crate::domain::ids::{HostId, Rank, RunId};
     use crate::domain::log::Stream;
@@ -212,14 +213,7 @@ mod tests {
     use crate::wire::message::RunRef;
 
     fn sample(cpu: f32) -> HostSample {
-        HostSample {
-            cpu_percent: Reading::Value(cpu),
-            memory_used: Reading::Unsupported,
-            load: Reading::Unsupported,
-            net_rx: Reading::Unsupported,
-            net_tx: Reading::Unsupported,
-            gpus: Vec::new(),
-        }
+        HostSample { cpu_percent: Reading::Value(cpu), ..host_sample() }
     }
 
     fn about(run: u64) -> RunRef {

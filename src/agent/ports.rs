@@ -46,35 +46,12 @@ impl HeldPorts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::{HostId, Rank, RunId};
-    use crate::domain::lease::LeasePlan;
-    use crate::domain::run::{RankSpec, Spool};
+    use crate::domain::fixtures::{host_run, rank_spec};
+    use crate::domain::run::RankSpec;
 
     fn spec(ports: u32) -> HostRun {
         let env = [(BIND.to_owned(), "127.0.0.1".to_owned())].into();
-        HostRun {
-            run: RunId::new(1, 1),
-            host: HostId::from("a"),
-            name: String::new(),
-            ranks: vec![RankSpec {
-                rank: Rank(0),
-                argv: Vec::new(),
-                env,
-                defaults: std::collections::BTreeMap::new(),
-                cwd: None,
-            }],
-            grace_ms: 1,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            run_spec: None,
-            leases: LeasePlan::default(),
-            spool: Spool::default(),
-            ports,
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
-        }
+        HostRun { name: String::new(), ports, ..host_run(vec![RankSpec { env, ..rank_spec(0) }]) }
     }
 
     #[test]

@@ -83,9 +83,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::domain::ids::{HostId, Rank, RunId};
-    use crate::domain::lease::LeasePlan;
-    use crate::domain::run::Spool;
+    use crate::domain::fixtures::host_run;
+    use crate::domain::ids::{HostId, Rank};
 
     fn looked(argv: &[&str], cwd: &str, copied: bool) -> Vec<(Mark, String)> {
         let state = tempfile::tempdir().unwrap();
@@ -102,21 +101,10 @@ mod tests {
             cwd: Some(cwd.to_owned()),
         };
         let spec = HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
-            run: RunId::new(1, 1),
             host: HostId::from("gpu-b"),
-            name: "test".to_owned(),
-            ranks: vec![rank.clone(), RankSpec { rank: Rank(1), ..rank }],
             grace_ms: 100,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            run_spec: None,
-            spool: Spool::default(),
-            leases: LeasePlan::default(),
             ports: 2,
+            ..host_run(vec![rank.clone(), RankSpec { rank: Rank(1), ..rank }])
         };
         let found = desk::reported(|report| look(&config, &spec, copied, report));
         assert!(!config.state_dir.exists(), "nothing is made for what is only looked at");

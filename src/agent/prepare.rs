@@ -339,7 +339,7 @@ mod tests {
 
     use super::*;
     use crate::domain::engine::Node;
-    use crate::domain::lease::LeasePlan;
+    use crate::domain::fixtures::host_run;
     use crate::domain::run::{MinFree, Spool};
 
     fn config(state: &std::path::Path) -> AgentConfig {
@@ -350,27 +350,16 @@ mod tests {
         let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
         let argv = argv.iter().map(|a| (*a).to_owned()).collect();
         HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
-            run: RunId::new(1, 1),
             host: HostId::from("gpu-b"),
-            name: "test".to_owned(),
-            ranks: vec![RankSpec {
+            grace_ms: 100,
+            ports: 2,
+            ..host_run(vec![RankSpec {
                 rank: Rank(4),
                 argv,
                 env,
                 defaults: BTreeMap::new(),
                 cwd: Some("/tmp".to_owned()),
-            }],
-            grace_ms: 100,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            run_spec: None,
-            spool: Spool::default(),
-            leases: LeasePlan::default(),
-            ports: 2,
+            }])
         }
     }
 

@@ -177,29 +177,15 @@ impl Redactor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::Rank;
-
-    fn dir() -> (tempfile::TempDir, RunDir) {
-        let state = tempfile::tempdir().unwrap();
-        let (run, host) = (crate::domain::ids::RunId::new(1, 1), crate::domain::ids::HostId::from("a"));
-        let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
-        (state, dir)
-    }
+    use crate::domain::fixtures::rank_spec;
 
     fn redactor(values: SecretValues) -> Redactor {
-        let rank = RankSpec {
-            rank: Rank(0),
-            argv: Vec::new(),
-            env: std::collections::BTreeMap::new(),
-            defaults: std::collections::BTreeMap::new(),
-            cwd: None,
-        };
-        Redactor { values, ..Redactor::new(rank) }
+        Redactor { values, ..Redactor::new(rank_spec(0)) }
     }
 
     /// What is told of a file that is read from `at` on in pieces of `size` bytes and has `kept` nothing before that byte.
     fn told(redactor: &mut Redactor, text: &[u8], (mut at, kept): (usize, usize), size: usize) -> String {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         let (mut told, mut end) = (Vec::new(), at + size);
         while at < text.len() {
             let piece = Bytes::copy_from_slice(&text[at..end.min(text.len())]);
@@ -233,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_short_beginning_of_a_value_is_told_when_nothing_follows_for_a_while() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         let mut redactor = redactor(SecretValues::Values(Masks::new(["hunter2hunter2"])));
         let mut tell = |before: &'static str, text: &'static str, rest| {
             let before = Before { bytes: Bytes::from_static(before.as_bytes()), torn: false };
@@ -300,7 +286,7 @@ mod tests {
 
     #[test]
     fn what_nobody_has_searched_is_withheld() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         let tell = |redactor: &mut Redactor, offset, text: &'static str, supervised| {
             let piece = (&Before::default(), Bytes::from_static(text.as_bytes()));
             redactor.tell(&dir, (Stream::Stdout, offset), piece, (Rest::Never, supervised)).unwrap()

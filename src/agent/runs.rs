@@ -473,6 +473,7 @@ mod tests {
 
     use super::super::outgoing::{self, lanes};
     use super::*;
+    use crate::domain::fixtures::host_run;
     use crate::domain::late::Late;
     use crate::procs::identity::Identity;
     use crate::supervise::rundir::RunDir;
@@ -487,23 +488,7 @@ mod tests {
     fn small(state: &std::path::Path) -> (Runs, HostRun, outgoing::Queue) {
         let config =
             AgentConfig { exe: "/bin/true".into(), state_dir: runs_dir(state), build: String::new() };
-        let spec = HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
-            run: RunId::new(1, 1),
-            host: HostId::from("a"),
-            name: "test".to_owned(),
-            ranks: Vec::new(),
-            grace_ms: 1,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            spool: crate::domain::run::Spool::default(),
-            leases: crate::domain::lease::LeasePlan::default(),
-            run_spec: None,
-            ports: 1,
-        };
+        let spec = host_run(Vec::new());
         let (out, queue) = lanes();
         (Runs::new(config, out), spec, queue)
     }

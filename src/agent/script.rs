@@ -48,21 +48,17 @@ fn meant(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::domain::ids::Rank;
+    use crate::domain::fixtures::rank_spec;
 
     #[test]
     fn the_script_of_python_is_looked_for() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().display();
         let rank = |words: &str| RankSpec {
-            rank: Rank(0),
             argv: format!("/opt/bin/python3.12 {words}").split(' ').map(str::to_owned).collect(),
-            env: BTreeMap::new(),
-            defaults: BTreeMap::new(),
             cwd: Some(folder.path().display().to_string()),
+            ..rank_spec(0)
         };
         std::fs::create_dir(folder.path().join("src")).unwrap();
         for file in ["there.py", "src/train.py", "train.sh"] {

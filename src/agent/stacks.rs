@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use super::AgentConfig;
+use super::collectives::{self, since};
 use super::outgoing::Outgoing;
 use super::pages::{Page, read_all};
-use super::{AgentConfig, collectives};
 use crate::clock;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::HostRun;
 use crate::domain::stacks::{ProcessStacks, Taker, threads};
 use crate::domain::text::os_text;
-use crate::domain::time::HostTime;
 use crate::procs::memory;
 use crate::procs::table::Process;
 use crate::program::asked::{self, Told};
@@ -183,10 +183,6 @@ fn wait(dir: &RunDir, asked: &[Result<Asked, String>]) -> Vec<String> {
         }
     }
     answers
-}
-
-fn since(then: HostTime) -> Duration {
-    Duration::from_micros(clock::host_now().0.saturating_sub(then.0))
 }
 
 /// The program of a rank: what its wrappers and shells have started, as long as that is one process each. A Python is the

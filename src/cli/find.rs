@@ -185,27 +185,12 @@ fn choose(text: &str, asked: &Asked) -> Result<RunId, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::domain::run::RunStage;
+    use crate::domain::fixtures::host_run_status;
     use crate::domain::run_status::HostRunStatus;
 
     fn share(run: &RunId, name: &str, live: bool) -> HostRunStatus {
-        HostRunStatus {
-            run: run.clone(),
-            host: HostId::from("a"),
-            name: name.into(),
-            ranks: Vec::new(),
-            stage: RunStage::Training,
-            supervised: live,
-            live,
-            stop: None,
-            started: Vec::new(),
-            exits: BTreeMap::new(),
-            spec: None,
-            quiet_s: None,
-        }
+        HostRunStatus { run: run.clone(), name: name.into(), ..host_run_status(live) }
     }
 
     #[test]

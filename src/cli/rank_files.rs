@@ -91,8 +91,9 @@ mod tests {
 
     use super::*;
     use crate::domain::event::Origin;
+    use crate::domain::fixtures::{placement, run_spec};
     use crate::domain::ids::RunId;
-    use crate::domain::run::{Placement, RunSpec};
+    use crate::domain::run::RunSpec;
     use crate::domain::time::Stamp;
 
     fn envelope(event: Event) -> Envelope {
@@ -100,24 +101,10 @@ mod tests {
     }
 
     fn created(world: u32) -> Envelope {
-        let place = |rank| Placement {
-            rank: Rank(rank),
-            host: crate::domain::ids::HostId::from("a"),
-            local_rank: rank,
-            slot: crate::domain::run::Slot::Cpu { index: rank },
-            more: Vec::new(),
-        };
         let spec = RunSpec {
-            code: None,
-            id: RunId::new(1, 1),
             name: "x".into(),
-            kind: crate::domain::run::JobKind::Plain,
             command: Vec::new(),
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: (0..world).map(place).collect(),
-            created: Stamp(0),
-            options: crate::domain::options::RunOptions::default(),
+            ..run_spec((0..world).map(|rank| placement(rank, "a", rank)).collect())
         };
         envelope(Event::RunCreated { spec: Arc::new(spec) })
     }

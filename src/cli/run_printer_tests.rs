@@ -1,10 +1,11 @@
 //! What `hvtui run` says of a small run, line by line.
 
 use super::*;
+use crate::domain::fixtures::{placement, run_spec};
 use crate::domain::ids::HostId;
 use crate::domain::log::LogLine;
 use crate::domain::outcome::{RunEnd, RunOutcome};
-use crate::domain::run::{JobKind, RankExit, RunSpec, Slot};
+use crate::domain::run::{RankExit, RunSpec, Slot};
 use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, PhaseSpan, Spans, StepTiming};
@@ -22,24 +23,10 @@ fn run() -> RunId {
 
 impl Story {
     fn begun() -> Self {
-        let place = |rank, host: &str| Placement {
-            rank: Rank(rank),
-            host: HostId::from(host),
-            local_rank: 0,
-            slot: Slot::Cpu { index: 0 },
-            more: Vec::new(),
-        };
         let spec = RunSpec {
-            code: None,
             id: run(),
             name: "digits".into(),
-            kind: JobKind::Plain,
-            command: vec!["true".into()],
-            env: std::collections::BTreeMap::new(),
-            workdir: None,
-            placements: vec![place(0, "a"), place(1, "b")],
-            created: Stamp(0),
-            options: crate::domain::options::RunOptions::default(),
+            ..run_spec(vec![placement(0, "a", 0), placement(1, "b", 0)])
         };
         let mut story = Self { printer: RunPrinter::default(), seq: 0 };
         let lines = story.tell(0, Origin::Run(run()), Event::RunCreated { spec: Arc::new(spec) });

@@ -1,6 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::domain::fixtures::host_sample;
 use crate::domain::ids::HostId;
 use crate::domain::log::Stream;
 
@@ -138,14 +139,7 @@ fn a_further_attempt_goes_on_where_the_last_one_ended() {
 #[test]
 fn what_a_host_has_noted_is_taken_for_a_followed_run_and_asked_for_until_all_has_come() {
     let run = RunId::new(1, 1);
-    let sample = HostSample {
-        cpu_percent: Reading::Value(7.0),
-        memory_used: Reading::Unsupported,
-        load: Reading::Unsupported,
-        net_rx: Reading::Unsupported,
-        net_tx: Reading::Unsupported,
-        gpus: Vec::new(),
-    };
+    let sample = HostSample { cpu_percent: Reading::Value(7.0), ..host_sample() };
     let data = crate::wire::samples::record(HostTime(5), &sample).unwrap().into();
     let past = PastSamples { run: run.clone(), data };
     let mut followed = Followed::default();

@@ -3,12 +3,12 @@
 use bytes::{Bytes, BytesMut};
 
 use super::*;
+use crate::domain::fixtures::{host_run_status, host_sample};
 use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::note::Note;
-use crate::domain::run::RunStage;
 use crate::domain::run_status::HostRunStatus;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{Chunk, Written};
@@ -59,14 +59,7 @@ fn chunk(run: RunId, bytes: usize) -> FromAgent {
 }
 
 fn sample(gpus: u32) -> FromAgent {
-    let sample = HostSample {
-        cpu_percent: crate::domain::gpu::Reading::Unsupported,
-        memory_used: crate::domain::gpu::Reading::Unsupported,
-        load: crate::domain::gpu::Reading::Unsupported,
-        net_rx: crate::domain::gpu::Reading::Unsupported,
-        net_tx: crate::domain::gpu::Reading::Unsupported,
-        gpus: (0..gpus).map(GpuSample::unknown).collect(),
-    };
+    let sample = HostSample { gpus: (0..gpus).map(GpuSample::unknown).collect(), ..host_sample() };
     FromAgent::Sample(Box::new(Sampled { sample, dropped: 0 }))
 }
 
@@ -184,17 +177,8 @@ fn an_answer_to_nothing_is_left_out() {
 fn a_host_tells_its_runs_when_it_is_asked_and_not_without_end() {
     let share = |number: u64| HostRunStatus {
         run: RunId::new(number, 1),
-        host: HostId::from("a"),
         name: "x".repeat(1000),
-        ranks: Vec::new(),
-        stage: RunStage::Training,
-        supervised: true,
-        live: true,
-        stop: None,
-        started: Vec::new(),
-        exits: [].into(),
-        spec: None,
-        quiet_s: None,
+        ..host_run_status(true)
     };
     let list = |last| FromAgent::Runs(Runs { shares: (0..600).map(share).collect(), last });
     let mut ingress = following();

@@ -1,6 +1,7 @@
 //! An agent that sends too much, and a link that is full both ways.
 
 use super::*;
+use crate::domain::fixtures::host_sample;
 
 #[tokio::test]
 async fn who_sends_more_than_it_was_granted_loses_the_link() {
@@ -36,7 +37,7 @@ async fn what_a_flood_of_samples_loses_is_told() {
         .talk(None, async |agent| {
             agent.greet().await;
             for _ in 0..500 {
-                agent.say(FromAgent::Sample(Box::new(Sampled { sample: sample(), dropped: 0 }))).await;
+                agent.say(FromAgent::Sample(Box::new(Sampled { sample: host_sample(), dropped: 0 }))).await;
             }
         })
         .await;
@@ -74,7 +75,7 @@ async fn telemetry_passes_a_flood_that_nobody_takes_in() {
             sent += lines.len() as u64;
         }
         // the reader has taken in nothing: all of that waits, and this is not behind it
-        agent.say(FromAgent::Sample(Box::new(Sampled { sample: sample(), dropped: 0 }))).await;
+        agent.say(FromAgent::Sample(Box::new(Sampled { sample: host_sample(), dropped: 0 }))).await;
         let mut before = 0;
         loop {
             match items.recv().await.unwrap().incoming {
@@ -108,17 +109,6 @@ async fn telemetry_passes_a_flood_that_nobody_takes_in() {
         drop(task);
     };
     tokio::join!(talked, script);
-}
-
-fn sample() -> HostSample {
-    HostSample {
-        cpu_percent: Reading::Unsupported,
-        memory_used: Reading::Unsupported,
-        load: Reading::Unsupported,
-        net_rx: Reading::Unsupported,
-        net_tx: Reading::Unsupported,
-        gpus: Vec::new(),
-    }
 }
 
 /// Pieces of an upload that are sent to the agent.

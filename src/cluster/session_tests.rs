@@ -12,7 +12,6 @@ use crate::cluster::messages::{HostEntry, Incoming, Item};
 use crate::domain::event::Origin;
 use crate::domain::gpu::Reading;
 use crate::domain::gpu::event::{GpuEvent, Happening};
-use crate::domain::host::HostSample;
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalRequest};

@@ -14,6 +14,7 @@ mod python;
 mod requires;
 mod site;
 mod system;
+pub(crate) mod under_way;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

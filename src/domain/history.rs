@@ -536,6 +536,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::fixtures::rank_exit;
     use crate::domain::time::HostTime;
     use crate::domain::timing::PhaseSpan;
 
@@ -702,14 +703,7 @@ mod tests {
     #[test]
     fn only_own_failures_are_marked() {
         let mut history = RunHistory::new(Stamp(0), 1);
-        let exit = |code, stopped| RankExit {
-            code: Some(code),
-            signal: None,
-            t: HostTime(0),
-            error: None,
-            stopped,
-            cause: None,
-        };
+        let exit = |code, stopped| RankExit { stopped, ..rank_exit(code) };
         history.exit(Stamp(1), Rank(0), &exit(0, false));
         history.exit(Stamp(2), Rank(1), &exit(143, true));
         history.exit(Stamp(3), Rank(2), &exit(1, false));

@@ -376,9 +376,9 @@ mod tests {
     use super::*;
     use crate::domain::analysis::fixtures::{START, blank_sample, info, spec};
     use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::fixtures::rank_exit;
     use crate::domain::host::LinkState;
-    use crate::domain::run::{RankExit, RunSpec};
-    use crate::domain::time::HostTime;
+    use crate::domain::run::RunSpec;
 
     struct Script {
         world: World,
@@ -424,14 +424,7 @@ mod tests {
         let dropped = Event::Gap { what: "step".to_owned(), dropped: 3 };
         script.tell(Origin::Rank(script.spec.id.clone(), Rank(1)), dropped);
         let failed = script.wait(10);
-        let exit = RankExit {
-            code: Some(3),
-            signal: None,
-            t: HostTime(0),
-            error: None,
-            stopped: false,
-            cause: None,
-        };
+        let exit = rank_exit(3);
         script.tell(Origin::Rank(script.spec.id.clone(), Rank(0)), Event::RankExited { exit });
         script.wait(10);
         let second = |at: i64| START.plus_micros(at * 1_000_000);

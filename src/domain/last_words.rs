@@ -222,6 +222,7 @@ const PEER_US: i64 = 2_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::log_line;
 
     #[test]
     fn errors_of_libraries_about_a_lost_peer_are_told_from_own_ones() {
@@ -351,14 +352,7 @@ mod tests {
 
     /// Takes a line of standard error of a rank.
     fn prints(words: &mut LastWords, output: &mut RankOutput, rank: u32, text: &str) {
-        let line = crate::domain::log::LogLine {
-            rank: crate::domain::ids::Rank(rank),
-            stream: Stream::Stderr,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: None,
-        };
+        let line = log_line(rank, text);
         let logged = output.line(Stamp(5), &std::sync::Arc::new(line));
         words.take(Stamp(5), &logged, output);
     }

@@ -38,6 +38,21 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A lease of which nothing is known.
+    pub fn unknown(gpu: impl Into<GpuUuid>) -> Self {
+        Self {
+            gpu: gpu.into(),
+            user: None,
+            own: false,
+            pid: None,
+            command: None,
+            run: None,
+            name: None,
+            rank: None,
+            since: None,
+        }
+    }
+
     /// `li for run 7QK2 (mnist)`, without what is not known; `li (pid 7: python3 hold.py)` where no run is told.
     pub fn holder(&self) -> String {
         let user = self.user.as_deref().unwrap_or("someone");
@@ -125,17 +140,7 @@ mod tests {
 
     #[test]
     fn the_slices_of_a_gpu_that_is_leased_are_leased() {
-        let lease = |gpu: &str, pid| Lease {
-            gpu: gpu.into(),
-            user: None,
-            own: false,
-            pid: Some(pid),
-            command: None,
-            run: None,
-            name: None,
-            rank: None,
-            since: None,
-        };
+        let lease = |gpu: &str, pid| Lease { pid: Some(pid), ..Lease::unknown(gpu) };
         let gpu =
             |index, uuid: &str, parent| GpuInfo { uuid: uuid.into(), parent, ..GpuInfo::unknown(index) };
         let gpus = [
@@ -157,17 +162,7 @@ mod tests {
 
     #[test]
     fn a_holder_is_told_as_far_as_it_is_known() {
-        let mut lease = Lease {
-            gpu: GpuUuid::from("GPU-1"),
-            user: None,
-            own: false,
-            pid: None,
-            command: None,
-            run: None,
-            name: None,
-            rank: None,
-            since: None,
-        };
+        let mut lease = Lease::unknown("GPU-1");
         assert_eq!(lease.holder(), "someone");
         lease.user = Some("li".to_owned());
         lease.pid = Some(7);

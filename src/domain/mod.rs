@@ -19,6 +19,8 @@ pub mod engine;
 pub mod environment;
 pub mod event;
 pub mod filter;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod gpu;
 pub mod history;
 pub mod hooks;

@@ -337,10 +337,9 @@ pub fn paths(spec: &RunSpec, shares: &[HostRun]) -> BTreeMap<HostId, Vec<SamePat
 mod tests {
     use super::*;
     use crate::domain::environment::EnvironmentPlan;
-    use crate::domain::ids::{Rank, RunId};
-    use crate::domain::options::RunOptions;
+    use crate::domain::fixtures::run_spec;
+    use crate::domain::ids::Rank;
     use crate::domain::run::{Placement, Slot};
-    use crate::domain::time::Stamp;
 
     pub(super) fn spec(kind: JobKind, program: &str, hosts: &[&str]) -> RunSpec {
         let slot = Slot::Gpu { index: 0, uuid: GpuUuid::from("GPU-1") };
@@ -352,16 +351,9 @@ mod tests {
             more: Vec::new(),
         };
         RunSpec {
-            id: RunId::new(1, 1),
-            name: "test".to_owned(),
             kind,
             command: vec![program.to_owned(), "train.py".to_owned()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: hosts.iter().enumerate().map(placement).collect(),
-            created: Stamp(0),
-            options: RunOptions::default(),
-            code: None,
+            ..run_spec(hosts.iter().enumerate().map(placement).collect())
         }
     }
 

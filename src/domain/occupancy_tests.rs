@@ -27,15 +27,11 @@ fn process(pid: u32, user: &str) -> GpuProcess {
 
 fn lease(own: bool) -> Lease {
     Lease {
-        gpu: GpuUuid::from("GPU-1"),
         user: Some("li".to_owned()),
         own,
         pid: Some(9),
-        command: None,
-        run: None,
-        name: None,
-        rank: None,
         since: Some(HostTime(5)),
+        ..Lease::unknown("GPU-1")
     }
 }
 

@@ -268,17 +268,11 @@ mod tests {
     use super::*;
     use crate::domain::analysis::fixtures::info;
     use crate::domain::event::Event;
+    use crate::domain::fixtures::host_sample;
     use crate::domain::ids::GpuUuid;
 
     fn blank() -> HostSample {
-        HostSample {
-            cpu_percent: Reading::Value(50.0),
-            memory_used: Reading::Unsupported,
-            load: Reading::Unsupported,
-            net_rx: Reading::Unsupported,
-            net_tx: Reading::Unsupported,
-            gpus: Vec::new(),
-        }
+        HostSample { cpu_percent: Reading::Value(50.0), ..host_sample() }
     }
 
     #[test]

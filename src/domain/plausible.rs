@@ -538,15 +538,10 @@ mod tests {
     fn what_a_host_says_of_leases_and_events_is_bounded() {
         let long = || "x".repeat(TEXT + 9);
         let lease = Lease {
-            gpu: GpuUuid::from("GPU-1"),
             user: Some(long()),
-            own: false,
-            pid: None,
             command: Some(long()),
-            run: None,
             name: Some(long()),
-            rank: None,
-            since: None,
+            ..Lease::unknown("GPU-1")
         };
         let gpus = vec![GpuUuid::from("GPU-1"); GPUS + 1];
         let ticket = Ticket { id: RunId::new(1, 1), user: long(), own: false, name: long(), gpus };

@@ -166,19 +166,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::domain::timing::Spans;
+    use crate::domain::fixtures::step_timing;
 
     fn step(number: u64) -> Arrived {
-        let (loss, spans) = (None, Spans::default());
-        let timing = StepTiming {
-            step: number,
-            start: HostTime(number),
-            dur_us: 1,
-            loss,
-            samples: 0,
-            spans,
-            hidden_us: 0,
-        };
+        let timing = StepTiming { start: HostTime(number), ..step_timing(number, 1) };
         (Stamp(number as i64), timing)
     }
 

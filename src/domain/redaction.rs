@@ -218,7 +218,7 @@ impl Masks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::Rank;
+    use crate::domain::fixtures::log_line;
     use crate::domain::log::{LogLine, Stream};
 
     #[test]
@@ -307,14 +307,7 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_within_a_value_does_not_show_its_beginning() {
         let masks = Masks::new(["hunter2hunter2"]);
-        let line = |text: &str, elided| LogLine {
-            rank: Rank(0),
-            stream: Stream::Stdout,
-            offset: 0,
-            text: text.to_owned(),
-            elided,
-            t: None,
-        };
+        let line = |text: &str, elided| LogLine { stream: Stream::Stdout, elided, ..log_line(0, text) };
         let shown = |line| match masks.apply(Event::LogPrinted { line: Arc::new(line) }) {
             Event::LogPrinted { line } => line.text.clone(),
             other => panic!("{other:?}"),
@@ -367,14 +360,7 @@ mod tests {
     fn no_unfinished_row_shows_the_beginning_of_a_value() {
         let masks = Masks::new(["hunter2hunter2"]);
         let shown = |text: &str| {
-            let line = LogLine {
-                rank: Rank(0),
-                stream: Stream::Stdout,
-                offset: 0,
-                text: text.to_owned(),
-                elided: 0,
-                t: None,
-            };
+            let line = LogLine { stream: Stream::Stdout, ..log_line(0, text) };
             match masks.apply(Event::LogUnfinished { line: Arc::new(line) }) {
                 Event::LogUnfinished { line } => line.text.clone(),
                 other => panic!("{other:?}"),

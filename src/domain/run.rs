@@ -576,6 +576,7 @@ pub struct KeptRecordings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::{rank_exit, rank_spec};
 
     #[test]
     fn one_place_of_each_host_has_the_longest_name() {
@@ -611,13 +612,7 @@ mod tests {
 
     #[test]
     fn a_default_holds_where_nothing_else_is_said() {
-        let mut rank = RankSpec {
-            rank: Rank(0),
-            argv: Vec::new(),
-            env: BTreeMap::new(),
-            defaults: BTreeMap::new(),
-            cwd: None,
-        };
+        let mut rank = rank_spec(0);
         rank.env.insert("A".to_owned(), "run".to_owned());
         for name in ["A", "B", "C"] {
             rank.set_default(name, "default");
@@ -631,14 +626,7 @@ mod tests {
 
     #[test]
     fn exit_codes_follow_the_shell() {
-        let mut exit = RankExit {
-            code: Some(3),
-            signal: None,
-            t: HostTime(0),
-            error: None,
-            stopped: false,
-            cause: None,
-        };
+        let mut exit = rank_exit(3);
         assert_eq!((exit.shell_code(), exit.describe()), (3, "exit 3".to_owned()));
         exit.code = None;
         exit.signal = Some(9);

@@ -161,17 +161,11 @@ fn fair_share(counts: impl Iterator<Item = usize>, room: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::log_line;
     use crate::domain::log::Stream;
 
     fn line(rank: u32, text: &str) -> Arc<LoggedLine> {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stdout,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: None,
-        };
+        let line = LogLine { stream: Stream::Stdout, ..log_line(rank, text) };
         Arc::new(LoggedLine::alone(Stamp(0), Arc::new(line)))
     }
 

@@ -246,44 +246,20 @@ fn cpu_slots(spec: &RunSpec, host: &HostId, ended: &BTreeMap<Rank, RankExit>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::{host_run_status, placement, run_spec};
     use crate::domain::time::Stamp;
 
     fn spec() -> RunSpec {
-        let place = |rank, host: &str| Placement {
-            rank: Rank(rank),
-            host: HostId::from(host),
-            local_rank: 0,
-            slot: Slot::Cpu { index: 0 },
-            more: Vec::new(),
-        };
-        RunSpec {
-            code: None,
-            id: RunId::new(1, 1),
-            name: "digits".into(),
-            kind: JobKind::Plain,
-            command: vec!["true".into()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: vec![place(0, "a"), place(1, "b")],
-            created: Stamp(1),
-            options: crate::domain::options::RunOptions::default(),
-        }
+        let placements = vec![placement(0, "a", 0), placement(1, "b", 0)];
+        RunSpec { name: "digits".into(), created: Stamp(1), ..run_spec(placements) }
     }
 
     fn share(host: &str, live: bool) -> HostRunStatus {
         HostRunStatus {
-            run: RunId::new(1, 1),
             host: HostId::from(host),
             name: "digits".into(),
-            ranks: Vec::new(),
-            stage: RunStage::Training,
-            supervised: live,
-            live,
-            stop: None,
-            started: Vec::new(),
-            exits: BTreeMap::new(),
             spec: (host == "b").then(|| Box::new(spec())),
-            quiet_s: None,
+            ..host_run_status(live)
         }
     }
 

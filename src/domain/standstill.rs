@@ -231,32 +231,20 @@ mod tests {
 
     use super::*;
     use crate::domain::event::{Envelope, Event, Origin};
-    use crate::domain::ids::{HostId, RunId};
-    use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
+    use crate::domain::fixtures::{placement, run_spec};
+    use crate::domain::ids::RunId;
+    use crate::domain::run::RunSpec;
     use crate::domain::time::HostTime;
     use crate::domain::timing::{Spans, StepTiming};
     use crate::domain::world::World;
 
     fn world(ranks: u32) -> (World, RunId) {
         let id = RunId::new(1, 1);
-        let place = |rank| Placement {
-            rank: Rank(rank),
-            host: HostId::from("a"),
-            slot: Slot::Cpu { index: rank },
-            local_rank: rank,
-            more: Vec::new(),
-        };
         let spec = RunSpec {
-            code: None,
             id: id.clone(),
             name: "t".to_owned(),
             command: vec!["python".to_owned()],
-            env: [].into(),
-            workdir: None,
-            placements: (0..ranks).map(place).collect(),
-            created: Stamp(0),
-            kind: JobKind::default(),
-            options: crate::domain::options::RunOptions::default(),
+            ..run_spec((0..ranks).map(|rank| placement(rank, "a", rank)).collect())
         };
         let mut world = World::default();
         let event = Event::RunCreated { spec: Arc::new(spec) };

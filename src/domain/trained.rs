@@ -280,10 +280,11 @@ mod tests {
     use super::super::standstill::StalledPhase;
     use super::super::time::HostTime;
     use super::super::timing::Phase;
-    use super::super::timing::{SeenStep, Spans, StepTiming};
+    use super::super::timing::{SeenStep, StepTiming};
     use std::sync::Arc;
 
     use super::*;
+    use crate::domain::fixtures::step_timing;
 
     fn follow(follower: &mut Follower, rank: u32, event: Event) {
         let run = "01M833ZBPRG911CJJWVKGZJ3C6".parse().unwrap();
@@ -292,15 +293,7 @@ mod tests {
     }
 
     fn step(step: u64, loss: f32) -> Event {
-        let timing = StepTiming {
-            step,
-            start: HostTime(0),
-            dur_us: 1,
-            loss: Some(loss),
-            samples: 3,
-            spans: Spans::default(),
-            hidden_us: 0,
-        };
+        let timing = StepTiming { loss: Some(loss), samples: 3, ..step_timing(step, 1) };
         Event::StepDone { timing: Arc::new(timing) }
     }
 

@@ -152,18 +152,16 @@ fn within<'a>(keys: &'a TrainerKeys, number: Rank, rank: &'a RankState) -> impl 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use std::sync::Arc;
 
     use super::*;
     use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::fixtures::{placement, rank_exit, run_spec};
     use crate::domain::ids::{HostId, RunId};
     use crate::domain::options::RunOptions;
     use crate::domain::outcome::{RunEnd, RunOutcome};
-    use crate::domain::run::{JobKind, Placement, RankExit, RunSpec, Slot};
+    use crate::domain::run::RunSpec;
     use crate::domain::standstill::StalledPhase;
-    use crate::domain::time::HostTime;
     use crate::domain::waiting::Waiting;
     use crate::domain::world::World;
 
@@ -174,28 +172,16 @@ mod tests {
 
     /// The run after these events of its ranks.
     fn run(off: &[&str], events: &[(u32, Event)]) -> Option<RunState> {
-        let place = |(rank, host): (u32, &str)| Placement {
-            rank: Rank(rank),
-            host: HostId::from(host),
-            local_rank: 0,
-            slot: Slot::Cpu { index: 0 },
-            more: Vec::new(),
-        };
         let id = RunId::new(1, 1);
         let spec = RunSpec {
-            code: None,
             id: id.clone(),
             name: "train".into(),
-            kind: JobKind::Plain,
-            command: vec!["true".into()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: [(0, "a"), (1, "b")].map(place).to_vec(),
             created: Stamp(1),
             options: RunOptions {
                 hooks_off: off.iter().map(|host| HostId::from(*host)).collect(),
                 ..RunOptions::default()
             },
+            ..run_spec(vec![placement(0, "a", 0), placement(1, "b", 0)])
         };
         let run = || Origin::Run(id.clone());
         let mut world = World::default();
@@ -229,14 +215,7 @@ mod tests {
         outcome.at = Some(Stamp(7));
         run.outcome = Some(outcome);
         assert_eq!(open(&run, 9), Some((Phase::Data, -2, 7)));
-        let exit = RankExit {
-            code: Some(1),
-            signal: None,
-            t: HostTime(0),
-            error: None,
-            stopped: false,
-            cause: None,
-        };
+        let exit = rank_exit(1);
         run.ranks[0].exit = Some((Stamp(5), exit));
         assert_eq!(open(&run, 9), Some((Phase::Data, -2, 5)));
         assert_eq!(open(&run, 4), Some((Phase::Data, -2, 4)));

@@ -66,6 +66,7 @@ pub(crate) fn part(timing: &mut StepTiming, least: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::step_timing;
     use crate::domain::time::HostTime;
 
     fn step(number: u64, spans: &[(Phase, u32)]) -> StepTiming {
@@ -76,15 +77,7 @@ mod tests {
             span
         };
         let spans = spans.iter().map(&mut span).collect();
-        StepTiming {
-            step: number,
-            start: HostTime(1),
-            dur_us: at,
-            loss: None,
-            samples: 1,
-            spans,
-            hidden_us: 0,
-        }
+        StepTiming { start: HostTime(1), samples: 1, spans, ..step_timing(number, at) }
     }
 
     #[test]

@@ -3,11 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::*;
-use crate::domain::ids::{Rank, RunId};
-use crate::domain::lease::LeasePlan;
+use crate::domain::fixtures::{host_run, placement, run_spec};
 use crate::domain::options::{LocalRankArg, RunOptions};
-use crate::domain::run::{Placement, RunSpec, Slot, Spool};
-use crate::domain::time::Stamp;
+use crate::domain::run::{Placement, RunSpec};
 use crate::launch::plan::Rendezvous;
 
 fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &str)]) -> LaunchPlan {
@@ -16,24 +14,13 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let slots =
         hosts.iter().flat_map(|(host, count)| (0..*count).map(move |local| (HostId::from(*host), local)));
-    let place = |(rank, (host, local)): (u32, (HostId, u32))| Placement {
-        rank: Rank(rank),
-        host,
-        local_rank: local,
-        slot: Slot::Cpu { index: local },
-        more: Vec::new(),
-    };
+    let place = |(rank, (host, local)): (u32, (HostId, u32))| placement(rank, host, local);
     let spec = RunSpec {
-        code: None,
-        id: RunId::new(1, 1),
         name: "x".into(),
         kind,
         command: command.clone(),
         env: user.clone(),
-        workdir: None,
-        placements: (0..).zip(slots).map(place).collect(),
-        created: Stamp(0),
-        options: RunOptions::default(),
+        ..run_spec((0..).zip(slots).map(place).collect())
     };
     let rank = |placement: &Placement| {
         let own = [("RANK", placement.rank.to_string()), ("HVTUI_HOST", placement.host.to_string())];
@@ -48,21 +35,11 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
         }
     };
     let share = |id: HostId| HostRun {
-        engine: None,
-        rendezvous: None,
-        attempt: 0,
         run: spec.id.clone(),
         ranks: spec.placements.iter().filter(|placement| placement.host == id).map(rank).collect(),
         host: id,
         name: "x".into(),
-        grace_ms: 1,
-        max_silence_ms: None,
-        python_hooks: crate::domain::options::PythonHooks::Off,
-        traceable: false,
-        run_spec: None,
-        leases: LeasePlan::default(),
-        spool: Spool::default(),
-        ports: 1,
+        ..host_run(Vec::new())
     };
     let shares = spec.hosts().into_iter().map(share).collect();
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };

@@ -38,7 +38,8 @@ pub fn name_of(command: &[String]) -> String {
     middle_cut(sanitize(name).trim(), NAME_WIDTH)
 }
 
-fn base(path: &str) -> &str {
+/// The last part of a path.
+pub(super) fn base(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 

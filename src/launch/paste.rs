@@ -3,6 +3,7 @@
 
 use crate::domain::python::{Runs, runs};
 use crate::domain::run::JobKind;
+use crate::launch::name::base;
 use crate::launch::setup;
 use crate::launch::words::{Caret, Line, Word, quote};
 
@@ -352,11 +353,6 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     let shown: Vec<&str> = words[..words.len() - 1].iter().map(|word| word.text.as_str()).collect();
     whole.not_understood.push(format!("{} (a launcher in a shell's line)", shown.join(" ")));
     Ok(Some(whole))
-}
-
-/// The last part of a path.
-fn base(path: &str) -> &str {
-    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
 fn is_python(name: &str) -> bool {

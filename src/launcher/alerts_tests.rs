@@ -14,15 +14,11 @@ use crate::domain::world::World;
 /// An alert of a run `name` that is live.
 fn live(number: u128, name: &str) -> AlertObject {
     let lease = Lease {
-        gpu: "GPU-0".into(),
         user: Some("li".to_owned()),
         own: true,
-        pid: None,
-        command: None,
         run: Some(RunId::new(1, number)),
         name: Some(name.to_owned()),
-        rank: None,
-        since: None,
+        ..Lease::unknown("GPU-0")
     };
     let event = Event::LeasesTold { leases: Leases { held: vec![lease], ..Leases::default() } };
     let mut world = World::default();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::fixtures::{host_info, host_sample};
 use crate::domain::gpu::{GpuInfo, GpuProcess};
 use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::ids::{GpuUuid, RunId};
@@ -14,25 +15,10 @@ fn info(gpus: u32) -> HostInfo {
     };
     HostInfo {
         hostname: "node1".to_owned(),
-        kernel: "6.1".to_owned(),
-        arch: "x86_64".to_owned(),
-        user: "li".to_owned(),
-        cpus: 4,
         memory_total: Reading::Value(1 << 30),
-        boot_id: "b".to_owned(),
-        agent_version: "0.1.0".to_owned(),
-        agent_build: None,
-        banner: None,
-        login: None,
-        addresses: Vec::new(),
         ssh_server_address: Some("::ffff:10.0.0.11".parse().unwrap()),
-        ssh_client_address: None,
         gpus: (0..gpus).map(gpu).collect(),
-        gpu_absence: None,
-        driver: Reading::Unsupported,
-        cuda_driver: Reading::Unsupported,
-        nccl: Reading::Unsupported,
-        topology: None,
+        ..host_info()
     }
 }
 
@@ -43,14 +29,7 @@ fn sample(processes: Vec<Reading<Vec<GpuProcess>>>) -> HostSample {
         processes,
         ..GpuSample::unknown(index)
     };
-    HostSample {
-        cpu_percent: Reading::Unsupported,
-        memory_used: Reading::Unsupported,
-        load: Reading::Unsupported,
-        net_rx: Reading::Unsupported,
-        net_tx: Reading::Unsupported,
-        gpus: (0..).zip(processes).map(gpu).collect(),
-    }
+    HostSample { gpus: (0..).zip(processes).map(gpu).collect(), ..host_sample() }
 }
 
 fn no_age(_: HostTime) -> Option<String> {
@@ -166,15 +145,11 @@ fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
 #[test]
 fn a_slice_is_shared_by_its_own_lease_and_not_by_that_of_its_gpu() {
     let lease = |gpu: &GpuUuid| Lease {
-        gpu: gpu.clone(),
         user: Some("li".to_owned()),
         own: true,
         pid: Some(9),
-        command: None,
         run: Some(RunId::new(1, 2)),
-        name: None,
-        rank: None,
-        since: None,
+        ..Lease::unknown(gpu.clone())
     };
     let mut info = info(2);
     for gpu in 0..2 {

@@ -463,13 +463,6 @@ impl From<place::PlaceError> for LaunchError {
     }
 }
 
-/// The secret variables of a plan, by name.
-pub fn secret_names(plan: &LaunchPlan) -> BTreeSet<&str> {
-    let ranks = plan.hosts.iter().flat_map(|host| &host.ranks);
-    let env = ranks.flat_map(|rank| &rank.env).filter(|(_, value)| *value == crate::domain::redaction::MASK);
-    env.map(|(name, _)| name.as_str()).collect()
-}
-
 #[cfg(test)]
 #[path = "plan_tests.rs"]
 mod tests;

@@ -74,34 +74,13 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::{HostId, Rank, RunId};
-    use crate::domain::run::{RankSpec, Spool};
+    use crate::domain::fixtures::{host_run, rank_spec};
+    use crate::domain::ids::HostId;
+    use crate::domain::run::RankSpec;
 
     fn plan(host: &str, env: &[(&str, &str)]) -> HostRun {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
-            run: RunId::new(1, 1),
-            host: HostId::from(host),
-            name: "test".to_owned(),
-            ranks: vec![RankSpec {
-                rank: Rank(0),
-                argv: Vec::new(),
-                env,
-                defaults: BTreeMap::new(),
-                cwd: None,
-            }],
-            grace_ms: 1,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            spool: Spool::default(),
-            leases: crate::domain::lease::LeasePlan::default(),
-            run_spec: None,
-            ports: 1,
-        }
+        HostRun { host: HostId::from(host), ..host_run(vec![RankSpec { env, ..rank_spec(0) }]) }
     }
 
     #[test]

@@ -3,28 +3,14 @@ use bytes::Bytes;
 use super::*;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::Envelope;
-use crate::domain::ids::RunId;
-use crate::domain::run::{JobKind, Placement, Slot};
+use crate::domain::fixtures::{placement, run_spec};
+use crate::domain::run::JobKind;
 
 fn spec() -> RunSpec {
-    let placement = |rank: u32, host: &str, local_rank| Placement {
-        rank: Rank(rank),
-        host: HostId::from(host),
-        local_rank,
-        slot: Slot::Cpu { index: local_rank },
-        more: Vec::new(),
-    };
     RunSpec {
-        code: None,
-        id: RunId::new(1, 1),
-        name: "test".to_owned(),
         kind: JobKind::Torch,
         command: Vec::new(),
-        env: BTreeMap::new(),
-        workdir: None,
-        placements: vec![placement(0, "a", 0), placement(1, "a", 1), placement(2, "b", 0)],
-        created: Stamp(0),
-        options: crate::domain::options::RunOptions::default(),
+        ..run_spec(vec![placement(0, "a", 0), placement(1, "a", 1), placement(2, "b", 0)])
     }
 }
 

@@ -101,7 +101,7 @@ fn ended_early(exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Option<Rank> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::time::HostTime;
+    use crate::domain::fixtures::rank_exit;
     use crate::launcher::fixtures::{cpu_host, one_each};
 
     fn spec() -> RunSpec {
@@ -110,14 +110,7 @@ mod tests {
 
     fn exits(list: &[(u32, i64, i32, bool)]) -> BTreeMap<Rank, (Stamp, RankExit)> {
         let exit = |(rank, at, code, stopped): &(u32, i64, i32, bool)| {
-            let exit = RankExit {
-                code: Some(*code),
-                signal: None,
-                t: HostTime(0),
-                error: None,
-                stopped: *stopped,
-                cause: None,
-            };
+            let exit = RankExit { stopped: *stopped, ..rank_exit(*code) };
             (Rank(*rank), (Stamp(*at), exit))
         };
         list.iter().map(exit).collect()

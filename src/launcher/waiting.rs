@@ -92,6 +92,7 @@ pub(super) fn behind(ticket: &Ticket) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::host_run;
     use crate::domain::ids::Rank;
     use crate::domain::lease::{LeasePlan, Leases};
 
@@ -110,24 +111,14 @@ mod tests {
     #[test]
     fn first_come_is_first_served_where_they_want_the_same() {
         let plan = HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
             run: RunId::new(9, 9),
-            host: HostId::from("a"),
             name: String::new(),
-            ranks: Vec::new(),
             grace_ms: 0,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            spool: crate::domain::run::Spool::default(),
-            run_spec: None,
-            ports: 1,
             leases: LeasePlan {
                 held: BTreeMap::from([(GpuUuid::from("G1"), Rank(0))]),
                 ..LeasePlan::default()
             },
+            ..host_run(Vec::new())
         };
         let world = world(vec![ticket(3, &["G0"]), ticket(5, &["G0", "G1"]), ticket(7, &["G1"])]);
         let plans = [plan];

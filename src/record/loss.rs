@@ -172,21 +172,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::domain::fixtures::step_timing;
     use crate::domain::ids::RunId;
     use crate::domain::log::LogLine;
-    use crate::domain::time::HostTime;
-    use crate::domain::timing::{Spans, StepTiming};
 
     fn step(rank: u32, step: u64) -> Envelope {
-        let timing = StepTiming {
-            step,
-            start: HostTime(0),
-            dur_us: 1,
-            loss: None,
-            samples: 0,
-            spans: Spans::default(),
-            hidden_us: 0,
-        };
+        let timing = step_timing(step, 1);
         let origin = Origin::Rank(RunId::new(1, 1), Rank(rank));
         Envelope { seq: 1, at: Stamp(0), origin, event: Event::StepDone { timing: Arc::new(timing) } }
     }

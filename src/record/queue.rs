@@ -218,6 +218,7 @@ impl Gap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::log_line;
     use crate::domain::ids::{HostId, Rank, RunId};
     use crate::domain::log::{LogLine, Stream};
     use crate::domain::run::RunStage;
@@ -242,14 +243,7 @@ mod tests {
     }
 
     fn line(seq: u64) -> Arc<Envelope> {
-        let line = LogLine {
-            rank: Rank(0),
-            stream: Stream::Stdout,
-            offset: 0,
-            text: String::new(),
-            elided: 0,
-            t: None,
-        };
+        let line = LogLine { stream: Stream::Stdout, ..log_line(0, String::new()) };
         envelope(seq, Event::LogPrinted { line: Arc::new(line) })
     }
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::analysis::fixtures::{START, Told, late_run, spec, timing};
 use crate::domain::analysis::{ChosenPart, RunAnalysis, findings};
 use crate::domain::comparison::{Side, compare};
+use crate::domain::fixtures::rank_exit;
 use crate::domain::ids::Rank;
 use crate::domain::incidents::{Incident, IncidentKind};
 use crate::domain::outcome::RunEnd;
@@ -47,18 +48,9 @@ fn a_run_of_which_little_is_known_has_a_report() {
 
 #[test]
 fn ranks_without_steps_have_no_shorter_ones() {
-    use crate::domain::run::RankExit;
-    use crate::domain::time::HostTime;
     let mut told = Told::new(spec(36));
     for rank in 0..36 {
-        let exit = RankExit {
-            code: Some(0),
-            signal: None,
-            t: HostTime(0),
-            error: None,
-            stopped: false,
-            cause: None,
-        };
+        let exit = rank_exit(0);
         told.rank(rank, crate::domain::event::Event::RankExited { exit });
     }
     let run = told.finish(RunEnd::Finished);

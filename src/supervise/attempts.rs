@@ -69,41 +69,15 @@ pub fn set_aside(dir: &RunDir, attempt: u32) -> Result<(), SuperviseError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use crate::domain::fixtures::{host_run, rank_spec};
     use crate::domain::ids::{HostId, Rank, RunId};
-    use crate::domain::lease::LeasePlan;
     use crate::domain::log::Stream;
-    use crate::domain::run::{RankSpec, Spool};
     use crate::procs::identity::Identity;
     use crate::supervise::state::{Phase, stream_file};
 
     fn spec(attempt: u32) -> HostRun {
-        let rank = RankSpec {
-            rank: Rank(3),
-            argv: Vec::new(),
-            env: BTreeMap::new(),
-            defaults: BTreeMap::new(),
-            cwd: None,
-        };
-        HostRun {
-            engine: None,
-            rendezvous: None,
-            attempt,
-            run: RunId::new(1, 2),
-            host: HostId::from("a"),
-            name: "test".to_owned(),
-            ranks: vec![rank],
-            grace_ms: 1,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            run_spec: None,
-            leases: LeasePlan::default(),
-            spool: Spool::default(),
-            ports: 1,
-        }
+        HostRun { attempt, run: RunId::new(1, 2), ..host_run(vec![rank_spec(3)]) }
     }
 
     #[test]

@@ -154,16 +154,9 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::domain::ids::{HostId, RunId};
     use crate::supervise::spool::{self, BLOCK};
 
     const NAME: &str = "rank-0.out";
-
-    fn dir() -> (tempfile::TempDir, RunDir) {
-        let state = tempfile::tempdir().unwrap();
-        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
-        (state, dir)
-    }
 
     /// Empties it, as a shell does.
     fn write_anew(dir: &RunDir, text: &str) {
@@ -182,7 +175,7 @@ mod tests {
 
     #[test]
     fn numbers_grow_however_often_a_file_is_emptied() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         append(&dir, "step 1\n");
         let mut numbering = Numbering::open(&dir, NAME);
         assert_eq!(look(&mut numbering, &dir, 0), (0, 7));
@@ -208,7 +201,7 @@ mod tests {
 
     #[test]
     fn who_has_read_further_begins_behind_that_and_all_others_with_it() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         append(&dir, "a\n");
         let (mut reader, mut supervisor) = (Numbering::open(&dir, NAME), Numbering::open(&dir, NAME));
         assert_eq!(look(&mut supervisor, &dir, 0), (0, 2));
@@ -233,7 +226,7 @@ mod tests {
 
     #[test]
     fn who_learns_of_an_emptying_late_sees_that_there_was_another_one_since() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         append(&dir, "a\n");
         let (mut reader, mut supervisor) = (Numbering::open(&dir, NAME), Numbering::open(&dir, NAME));
         assert_eq!((look(&mut supervisor, &dir, 0), look(&mut reader, &dir, 2)), ((0, 2), (0, 2)));
@@ -257,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_head_that_is_cut_off_is_no_emptying() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         if !spool::can_cut(&dir).unwrap() {
             return;
         }

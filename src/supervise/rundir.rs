@@ -441,6 +441,16 @@ pub fn machine_key() -> String {
 }
 
 #[cfg(test)]
+impl RunDir {
+    /// That of a run on host `a`, in a folder that goes with the first of the two.
+    pub(crate) fn of_test() -> (tempfile::TempDir, Self) {
+        let state = tempfile::tempdir().unwrap();
+        let dir = Self::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        (state, dir)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 

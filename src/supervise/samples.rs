@@ -303,6 +303,7 @@ fn spaced<'a>(all: impl Iterator<Item = Record<'a>>, period_us: u64) -> Vec<Reco
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::host_sample;
     use crate::domain::gpu::{GpuProcess, GpuSample};
     use crate::domain::ids::{HostId, RunId};
     use crate::supervise::state::Phase;
@@ -329,10 +330,8 @@ mod tests {
         HostSample {
             cpu_percent: Reading::Value(1.0),
             memory_used: Reading::Value(2),
-            load: Reading::Unsupported,
-            net_rx: Reading::Unsupported,
-            net_tx: Reading::Unsupported,
             gpus: vec![gpu],
+            ..host_sample()
         }
     }
 

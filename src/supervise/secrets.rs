@@ -168,28 +168,16 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::domain::ids::{HostId, RunId};
-
-    fn dir() -> (tempfile::TempDir, RunDir) {
-        let state = tempfile::tempdir().unwrap();
-        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
-        (state, dir)
-    }
+    use crate::domain::fixtures::rank_spec;
 
     fn rank(secret: &[&str]) -> RankSpec {
         let env = secret.iter().map(|name| ((*name).to_owned(), MASK.to_owned())).collect();
-        RankSpec {
-            rank: Rank(0),
-            argv: Vec::new(),
-            env,
-            defaults: std::collections::BTreeMap::new(),
-            cwd: None,
-        }
+        RankSpec { env, ..rank_spec(0) }
     }
 
     #[test]
     fn places_are_found_across_windows_and_again_only_behind_the_last_search() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         let masks = Masks::new(["hunter2hunter2"]);
         let mut out = dir.append("rank-0.out").unwrap();
         // the first one lies across the end of a window, the last one is not whole yet
@@ -215,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_file_that_grows_all_the_time_is_searched_as_far_as_it_went() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         let mut out = dir.append("rank-0.out").unwrap();
         out.write_all(b"hunter2hunter2\n").unwrap();
         let over = std::sync::atomic::AtomicBool::new(false);
@@ -241,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_emptied_is_searched_anew() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         let masks = Masks::new(["hunter2hunter2"]);
         let path = dir.path().join("rank-0.out");
         let places = |searched| {
@@ -269,7 +257,7 @@ mod tests {
 
     #[test]
     fn behind_too_many_places_all_is_hidden() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         dir.append("rank-0.out").unwrap().write_all(&b"hunter2hunter2\n".repeat(PLACES + 9)).unwrap();
         write_down(&dir, Rank(0), &Masks::new(["hunter2hunter2"])).unwrap();
         let hidden = Hidden::read(&dir, Rank(0)).unwrap().unwrap();

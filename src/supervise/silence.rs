@@ -120,38 +120,14 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::domain::ids::{HostId, Rank, RunId};
-    use crate::domain::lease::LeasePlan;
-    use crate::domain::run::{RankSpec, Spool};
+    use crate::domain::fixtures::{host_run, rank_spec};
+    use crate::domain::ids::{HostId, RunId};
 
     fn place(max_silence_ms: Option<u64>) -> (tempfile::TempDir, RunDir, HostRun) {
         let state = tempfile::tempdir().unwrap();
         let (run, host) = (RunId::new(1, 1), HostId::from("a"));
         let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
-        let rank = RankSpec {
-            rank: Rank(0),
-            argv: Vec::new(),
-            env: [].into(),
-            defaults: std::collections::BTreeMap::new(),
-            cwd: None,
-        };
-        let run = HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
-            run,
-            host,
-            name: "test".to_owned(),
-            ranks: vec![rank],
-            grace_ms: 1,
-            max_silence_ms,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            run_spec: None,
-            ports: 1,
-            leases: LeasePlan::default(),
-            spool: Spool::default(),
-        };
+        let run = HostRun { run, host, max_silence_ms, ..host_run(vec![rank_spec(0)]) };
         (state, dir, run)
     }
 

@@ -81,17 +81,10 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::domain::ids::{HostId, RunId};
-
-    fn dir() -> (tempfile::TempDir, RunDir) {
-        let state = tempfile::tempdir().unwrap();
-        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
-        (state, dir)
-    }
 
     #[test]
     fn the_file_itself_says_from_where_on_it_is_kept() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         if !can_cut(&dir).unwrap() {
             return;
         }
@@ -114,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_file_that_holds_nothing_has_lost_nothing() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         drop(dir.append("f").unwrap());
         let file = dir.open_to_cut("f").unwrap().unwrap();
         assert_eq!(kept_from(&file, 0).unwrap(), 0);

@@ -3,8 +3,9 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::fixtures::{host_run, rank_spec};
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::run::{MinFree, RankSpec, Spool};
+use crate::domain::run::{MinFree, Spool};
 
 const MIB: u64 = 1 << 20;
 
@@ -96,29 +97,12 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
     let state = tempfile::tempdir().unwrap();
     let (run, host) = (RunId::new(1, 1), HostId::from("a"));
     let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
-    let rank = |rank| RankSpec {
-        rank: Rank(rank),
-        argv: Vec::new(),
-        env: std::collections::BTreeMap::default(),
-        defaults: std::collections::BTreeMap::default(),
-        cwd: None,
-    };
     let plan = HostRun {
-        rendezvous: None,
-        engine: None,
-        attempt: 0,
         run,
         host,
-        name: "test".to_owned(),
-        ranks: vec![rank(0), rank(1)],
         grace_ms: 0,
-        max_silence_ms: None,
-        python_hooks: crate::domain::options::PythonHooks::Off,
-        traceable: false,
-        run_spec: None,
-        ports: 1,
-        leases: crate::domain::lease::LeasePlan::default(),
         spool: Spool { cap: 2 * MIB, min_free: MinFree::Bytes(0) },
+        ..host_run(vec![rank_spec(0), rank_spec(1)])
     };
     let trimmer = SpoolTrimmer::start(&dir, &plan, Box::new(|_| ())).unwrap();
     let mut out = dir.append("rank-1.out").unwrap();

@@ -190,19 +190,12 @@ fn judge(reply: Reply) -> Result<Started, SuperviseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::{HostId, RunId};
     use crate::procs::identity::Identity;
     use crate::supervise::state::Phase;
 
-    fn dir() -> (tempfile::TempDir, RunDir) {
-        let state = tempfile::tempdir().unwrap();
-        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
-        (state, dir)
-    }
-
     #[tokio::test]
     async fn a_supervisor_that_has_only_claimed_the_run_may_still_give_it_back() {
-        let (_state, dir) = dir();
+        let (_state, dir) = RunDir::of_test();
         assert!(!was_started(&dir, 0).await);
         let own = Identity::own().unwrap();
         dir.write_json(STATE, &State::of_test(Phase::Starting, own.clone())).unwrap();

@@ -1,14 +1,7 @@
 use super::*;
-use crate::domain::ids::{HostId, RunId};
 use crate::supervise::spool::{self, BLOCK};
 
 const RANK: Rank = Rank(3);
-
-fn dir() -> (tempfile::TempDir, RunDir) {
-    let state = tempfile::tempdir().unwrap();
-    let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
-    (state, dir)
-}
 
 fn second(second: u64) -> HostTime {
     HostTime(second * 1_000_000)
@@ -29,7 +22,7 @@ fn told(dir: &RunDir, stream: Stream) -> Vec<(u64, u64)> {
 
 #[test]
 fn what_was_printed_has_the_time_of_the_first_note_that_reaches_it() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     let mut noted = Noted::open(&dir, RANK, second(1));
     noted.note(&dir, [0, 0], second(2));
     assert!(!dir.has("rank-3.times"), "a rank that prints nothing has no file");
@@ -50,7 +43,7 @@ fn what_was_printed_has_the_time_of_the_first_note_that_reaches_it() {
 
 #[test]
 fn what_was_printed_while_no_supervisor_looked_has_no_time() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     let mut noted = Noted::open(&dir, RANK, second(1));
     print(&dir, &mut noted, (Stream::Stdout, 10), 2);
     print(&dir, &mut noted, (Stream::Stderr, 10), 3);
@@ -78,7 +71,7 @@ fn what_was_printed_while_no_supervisor_looked_has_no_time() {
 
 #[test]
 fn a_torn_end_is_left_out_and_written_over() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     let mut noted = Noted::open(&dir, RANK, second(1));
     print(&dir, &mut noted, (Stream::Stdout, 10), 2);
     for torn in 1..24 {
@@ -95,7 +88,7 @@ fn a_torn_end_is_left_out_and_written_over() {
 
 #[test]
 fn notes_of_another_boot_are_none_and_whatever_stands_there_ends_nothing() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     dir.append("rank-3.out").unwrap().write_all(b"of before").unwrap();
     let note = Note { lengths: [9, 0], t: 5 }.to_bytes();
     let mut other = head().unwrap();
@@ -117,7 +110,7 @@ fn notes_of_another_boot_are_none_and_whatever_stands_there_ends_nothing() {
 
 #[test]
 fn a_file_that_cannot_be_written_harms_nothing_and_is_tried_again() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     std::fs::create_dir(dir.path().join("rank-3.times")).unwrap();
     let mut noted = Noted::open(&dir, RANK, second(1));
     print(&dir, &mut noted, (Stream::Stdout, 1), 2);
@@ -130,7 +123,7 @@ fn a_file_that_cannot_be_written_harms_nothing_and_is_tried_again() {
 
 #[test]
 fn what_is_printed_after_a_file_was_emptied_is_noted_behind_what_was_there() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     let mut noted = Noted::open(&dir, RANK, second(1));
     print(&dir, &mut noted, (Stream::Stdout, 10), 2);
     print(&dir, &mut noted, (Stream::Stderr, 3), 3);
@@ -143,7 +136,7 @@ fn what_is_printed_after_a_file_was_emptied_is_noted_behind_what_was_there() {
 
 #[test]
 fn what_is_emptied_while_no_supervisor_looks_is_noted_anew() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     let mut noted = Noted::open(&dir, RANK, second(1));
     print(&dir, &mut noted, (Stream::Stdout, 10), 2);
     print(&dir, &mut noted, (Stream::Stderr, 3), 3);
@@ -158,7 +151,7 @@ fn what_is_emptied_while_no_supervisor_looks_is_noted_anew() {
 
 #[test]
 fn a_cut_head_changes_no_length() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     if !spool::can_cut(&dir).unwrap() {
         return;
     }
@@ -194,7 +187,7 @@ fn of_a_long_run_few_notes_stay_and_each_time_is_late_by_little() {
 
 #[test]
 fn a_thinned_file_takes_the_place_of_the_one_that_others_read_on() {
-    let (_state, dir) = dir();
+    let (_state, dir) = RunDir::of_test();
     let mut noted = Noted::open(&dir, RANK, second(1));
     for at in 1..=MOST as u64 {
         noted.note(&dir, [at * 10, 0], second(at));

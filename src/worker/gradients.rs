@@ -92,12 +92,6 @@ impl Gradients {
         Ok(Self { layers, bucket_of, buckets, totals, bucket_options })
     }
 
-    /// Bytes of each bucket on its way, in the order in which they leave.
-    pub fn bucket_bytes(&self) -> Vec<usize> {
-        let width = if self.bucket_options.half.is_some() { size_of::<f16>() } else { size_of::<f32>() };
-        self.buckets.iter().map(|bucket| bucket.params.len() * width).collect()
-    }
-
     /// Each part of the parameters with its gradient.
     pub(super) fn parts(&mut self) -> impl Iterator<Item = (Range<usize>, &[f32])> {
         self.buckets.iter_mut().map(|bucket| {
@@ -299,7 +293,7 @@ mod tests {
             for overlap in [true, false] {
                 let bucket_options = BucketOptions { half, overlap, ..SMALL };
                 let mut gradients = Gradients::new(&[3, 30, 9], bucket_options, &mut Solo).unwrap();
-                assert_eq!(gradients.bucket_bytes().len(), 2);
+                assert_eq!(gradients.buckets.len(), 2);
                 for step in 1..3_u8 {
                     gradients.clear();
                     *gradients.totals().unwrap() = [0.5, 7.0];

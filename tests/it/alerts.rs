@@ -15,22 +15,14 @@ use hvtui::domain::run::RunStage;
 use hvtui::domain::run_status::{HostRunStatus, RunInventory};
 use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::timing::Phase;
-use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
+use hvtui::tui::core::{Effect, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::RowId;
 use hvtui::tui::screens::events::{EventRow, rows};
 
-use crate::common::world::{FREE, Gpu, Story, cluster, failed, run_id, training, uuid};
+use crate::common::world::{FREE, Gpu, Story, cluster, failed, key, press, run_id, training, uuid};
 use crate::screens::{COLOR, shoot, text};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
 
 #[test]
 fn what_recording_costs_is_said_while_a_run_is_recorded() {

@@ -5,12 +5,11 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::common::in_time::OutputInTime;
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
 
-use crate::common::in_time::OutputInTime;
-
-fn said(out: &Output) -> String {
+pub(crate) fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 

@@ -1,7 +1,7 @@
 //! The rows of the Cluster screen: where the selected GPU stands beside them, their order, a GPU that does not answer, what
 //! is cut and what the footer offers.
 
-use crate::common::world::{FREE, Gpu, Story, busy, cluster, host, uuid};
+use crate::common::world::{FREE, Gpu, Story, busy, cluster, host, press, uuid};
 use crate::screens::{COLOR, text};
 use std::sync::Arc;
 
@@ -14,10 +14,6 @@ use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::cluster::shape::Shape;
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
 
 fn enter(story: &mut Story) -> Vec<Effect> {
     story.send(Msg::Key(Key::plain(KeyCode::Enter)))

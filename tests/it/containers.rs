@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
 use crate::common::built;
-use crate::common::client::{Client, Ended};
+use crate::common::client::{Client, Ended, printed};
 use crate::common::cluster::Cluster;
 use crate::common::docker::{IMAGE, up};
 use crate::common::in_time::OutputInTime;
@@ -39,13 +39,6 @@ fn person(cluster: &Cluster) -> Client<'_> {
 /// Runs `command` in containers to its end, with more options.
 fn run(client: &Client<'_>, options: &[&str], command: &[&str]) -> Ended {
     client.run(&[&["run", "--image", IMAGE], options, &["--"], command].concat())
-}
-
-/// The lines that the ranks printed, in the order of the ranks.
-fn printed(ended: &Ended) -> Vec<String> {
-    let mut lines: Vec<String> = ended.out.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
 }
 
 /// The names of the containers of hvtui that a host has, in whatever state.

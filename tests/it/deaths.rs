@@ -1,12 +1,12 @@
 //! Unrequested ends: a host that is started anew, want of memory, a process that even KILL does not end,
 //! and a tree of which only the kernel knows all of it.
 
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::bed::{Bed, ended, exit, hvtui, rank_process, running};
+use crate::common::cluster::skip;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::{alive, kill, pid_in, until};
 use crate::common::stuck_file::StuckFile;
@@ -21,13 +21,6 @@ use hvtui::supervise::start::start;
 use hvtui::supervise::state::exit_file;
 use hvtui::supervise::stop::{Stopped, stop};
 use rustix::process::Signal;
-
-/// Says that a test can't run here; a failure where everything must be there (`HVTUI_TESTS_STRICT=1`).
-fn skip(why: &str) {
-    // Straight to the stream: the test harness would swallow what `eprintln!` says.
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-    assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none_or(|v| v != "1"), "HVTUI_TESTS_STRICT: {why}");
-}
 
 /// A program that does something first and then is hvtui.
 fn wrapper(bed: &Bed, name: &str, script: &str) -> PathBuf {

@@ -46,12 +46,6 @@ fn only_run(client: &Client<'_>) -> String {
     all[0]["spec"]["id"].as_str().expect("an id").to_owned()
 }
 
-fn nothing_left(cluster: &Cluster, run: &str) {
-    for host in ["n1", "n2"] {
-        left::assert_nothing(cluster, host, run);
-    }
-}
-
 fn recording(client: &Client<'_>, run: &str) -> PathBuf {
     client.path(".local/state/hvtui/runs").join(run).join("run.mcap")
 }
@@ -85,7 +79,7 @@ fn two_hosts_train_to_equal_weights_and_the_run_can_be_replayed() {
     let summary = &runs(&client)[0];
     assert_eq!(summary["outcome"]["code"], 0, "{summary}");
     assert_eq!(summary["damage"], Value::Null, "{summary}");
-    nothing_left(cluster, &run);
+    left::assert_nothing_on_two(cluster, &run);
     assert_exports(&client, &run);
 }
 
@@ -274,7 +268,7 @@ fn the_first_rank_that_fails_is_the_run_s_exit_code() {
     ]);
     assert_eq!(ended.code, 3, "{ended:#?}");
     assert_says(&ended, &["rank 1", "n2:0", "exit 3", "out of luck", "rank 0"]);
-    nothing_left(cluster, &only_run(&client));
+    left::assert_nothing_on_two(cluster, &only_run(&client));
 }
 
 #[test]
@@ -286,7 +280,7 @@ fn a_killed_rank_gives_the_signal_s_code_and_takes_its_tree_along() {
     let ended = client.run(&["run", "-np", "2", "--", "sh", "-c", line]);
     assert_eq!(ended.code, 137, "{ended:#?}");
     assert_says(&ended, &["rank 1", "SIGKILL", "sudo dmesg -T"]);
-    nothing_left(cluster, &only_run(&client));
+    left::assert_nothing_on_two(cluster, &only_run(&client));
 }
 
 #[test]
@@ -340,7 +334,7 @@ fn a_run_outlives_its_client_and_can_be_stopped_by_another() {
     }
     let stopped = client.run(&["stop", &run]);
     assert_eq!(stopped.code, 0, "{stopped:#?}");
-    nothing_left(cluster, &run);
+    left::assert_nothing_on_two(cluster, &run);
     assert!(client.run(&["logs", &run]).out.contains("tick"));
 }
 
@@ -359,7 +353,7 @@ fn a_stop_waits_for_a_host_that_comes_back() {
     cluster.change("start", "n2");
     let ended = stop.output_in_time().expect("its end");
     assert!(ended.status.success() && said().contains("n2: nothing of run"), "{}", said());
-    nothing_left(&cluster, &run);
+    left::assert_nothing_on_two(&cluster, &run);
 }
 
 #[test]
@@ -374,7 +368,7 @@ fn an_interrupted_run_is_stopped_everywhere() {
     assert!(sent.expect("kill").success());
     let status = end_of(&mut first);
     assert_eq!(status.code(), Some(130), "an interrupted run is stopped: {}", said());
-    nothing_left(cluster, &run);
+    left::assert_nothing_on_two(cluster, &run);
 }
 
 #[test]
@@ -404,7 +398,7 @@ fn two_hosts_with_one_home_keep_their_files_apart() {
     assert_eq!(ended.code, 0, "{ended:#?}");
     assert_says(&ended, &["I am n1", "I am n2"]);
     let run = only_run(&client);
-    nothing_left(&cluster, &run);
+    left::assert_nothing_on_two(&cluster, &run);
     let trained = client.run(&["run", "-np", "2", "--", "hvtui", "train", "diabetes"]);
     assert_eq!(trained.code, 0, "{trained:#?}");
 }
@@ -455,7 +449,7 @@ fn the_secret_of_a_run_is_nowhere_on_disk() {
         cluster.on(host, &format!("touch ~/go-on-{run}"));
     }
     assert!(end_of(&mut first).success());
-    nothing_left(cluster, &run);
+    left::assert_nothing_on_two(cluster, &run);
     for host in ["n1", "n2"] {
         assert_eq!(cluster.on(host, &format!("grep -rl {secret} ~ | wc -l")).trim(), "0", "{host}");
     }

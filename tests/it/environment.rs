@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::common::client::{Client, Ended};
+use crate::common::client::{Client, Ended, printed, run};
 use crate::common::cluster::{Cluster, skip};
 use crate::common::in_time::OutputInTime;
 
@@ -59,19 +59,6 @@ fn two() -> Option<&'static Cluster> {
         Some(cluster)
     })
     .as_ref()
-}
-
-fn run(client: &Client<'_>, line: &str) -> Ended {
-    let words = shlex::split(line).expect("words");
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    client.run(&[&["run"], words.as_slice()].concat())
-}
-
-/// The lines that the ranks printed, in the order of the ranks.
-fn printed(ended: &Ended) -> Vec<String> {
-    let mut lines: Vec<String> = ended.out.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
 }
 
 #[track_caller]

@@ -2,28 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::world::{FREE, Story, busy, cluster, host, uuid};
+use crate::common::world::{FREE, Story, busy, cluster, host, key, press, uuid};
 use hvtui::domain::filter::{Filter, View};
 use hvtui::domain::host::LinkState;
 use hvtui::tui::core::{Key, KeyCode, Msg};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::model::Overlay;
 
-fn press(story: &mut Story, keys: &str) {
-    for c in keys.chars() {
-        story.send(Msg::Key(Key::char(c)));
-    }
-}
-
 /// `f`, and how many.
 fn free(story: &mut Story, count: &str) {
     press(story, "f");
     press(story, count);
     key(story, KeyCode::Enter);
-}
-
-fn key(story: &mut Story, code: KeyCode) {
-    story.send(Msg::Key(Key::plain(code)));
 }
 
 /// Types a filter and confirms it.

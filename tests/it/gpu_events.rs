@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::world::{FREE, Story, busy, uuid};
+use crate::common::world::{FREE, Story, busy, press, uuid};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::gpu::event::{GpuEvent, Happening};
@@ -11,7 +11,7 @@ use hvtui::domain::host::HostInfo;
 use hvtui::domain::ids::HostId;
 use hvtui::domain::time::HostTime;
 use hvtui::tui::canvas::{Caps, ColorDepth};
-use hvtui::tui::core::{Key, KeyCode, Level, Msg};
+use hvtui::tui::core::Level;
 use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -43,13 +43,6 @@ fn host() -> Story {
 fn happens(story: &mut Story, index: u32, what: Happening) {
     let event = GpuEvent { index, uuid: uuid("gpu-a", index), what, count: 1, t: Some(HostTime(1)) };
     story.tell(Origin::Host(HostId::from("gpu-a")), Event::GpuHappened { event });
-}
-
-fn press(story: &mut Story, keys: &str) {
-    for key in keys.chars() {
-        let key = if key == '\n' { Key::plain(KeyCode::Enter) } else { Key::char(key) };
-        story.send(Msg::Key(key));
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What goes wrong or stands out in a run: the strip shows it, `{` and `}` stop there and say what it is.
 
-use crate::common::world::{FREE, Gpu, START, Story, host, phases, training};
+use crate::common::world::{FREE, Gpu, START, Story, host, phases, playback_state, press, training};
 use crate::screens::{COLOR, text};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::host::LinkState;
@@ -10,22 +10,8 @@ use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::time::Stamp;
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
 
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
 fn at(story: &mut Story, playhead: Stamp) {
-    let state = PlaybackState {
-        start: START,
-        end: story.at,
-        playhead,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    };
+    let state = playback_state(playhead, story.at);
     story.send(Msg::Playback(state));
 }
 
@@ -152,17 +138,7 @@ fn what_is_missing_and_a_clock_that_was_set_are_incidents() {
     let end = at_step(&mut story, 140);
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    let state = PlaybackState {
-        start: START,
-        end,
-        playhead: end,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: vec![(lost, lost.plus_micros(700_000))],
-        growing: false,
-    };
+    let state = PlaybackState { lost: vec![(lost, lost.plus_micros(700_000))], ..playback_state(end, end) };
     story.send(Msg::Playback(state.clone()));
     let mut told = Vec::new();
     while let [Effect::Play(PlayCommand::SeekTo(to))] = press(&mut story, "{")[..] {

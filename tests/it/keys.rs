@@ -2,7 +2,8 @@
 
 use crate::common::world;
 use crate::common::world::{
-    FREE, START, Story, busy, cluster, failed, host, many_ranks, recordings, run_id, training, uuid,
+    FREE, START, Story, any_plan, busy, cluster, failed, host, key, many_ranks, playback_state, press,
+    recordings, run_id, training, uuid,
 };
 use crate::screens::{COLOR, text};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank};
@@ -25,14 +26,6 @@ use hvtui::tui::screens::{Mode, Model, update, users};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
-
 /// Asks for so many free slots.
 fn pick_free(story: &mut Story, count: &str) {
     press(story, "f");
@@ -50,10 +43,6 @@ fn only_preview(effects: &[Effect]) -> LaunchRequest {
         [Effect::Preview(request)] => request.clone(),
         other => panic!("one preview was expected: {other:?}"),
     }
-}
-
-fn any_plan() -> std::sync::Arc<hvtui::launch::plan::LaunchPlan> {
-    world::plan(world::spec(run_id(), "digits", &world::gpu_slots(&[("gpu-a", 2)]), world::START))
 }
 
 #[test]
@@ -1034,17 +1023,7 @@ fn the_timeline_ends_at_a_millisecond_and_at_a_year() {
 }
 
 fn playback(playhead: Stamp) -> PlaybackState {
-    PlaybackState {
-        start: START,
-        end: START.plus_micros(100_000_000),
-        playhead,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }
+    playback_state(playhead, START.plus_micros(100_000_000))
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::common::world::{CLOCK_OFFSET, FREE, Gpu, START, Story, gpu_slots, many_ranks, phases, training};
+use crate::common::world::{
+    CLOCK_OFFSET, FREE, Gpu, START, Story, gpu_slots, many_ranks, phases, playback_state, press, training,
+};
 use crate::screens::{COLOR, shoot, text};
 use hvtui::domain::event::Event;
 use hvtui::domain::host::LinkState;
@@ -17,12 +19,6 @@ use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
 use hvtui::tui::screens::run::lanes::lane_columns;
 use hvtui::tui::screens::run::timeline;
-
-fn press(story: &mut Story, keys: &str) {
-    for c in keys.chars() {
-        story.send(Msg::Key(Key::char(c)));
-    }
-}
 
 fn shown(story: &mut Story, size: (u16, u16)) -> String {
     story.send(Msg::Resize(size.0, size.1));
@@ -173,17 +169,7 @@ fn where_nothing_is_held_a_lane_is_neither_idle_nor_blank() {
     story.send(Msg::Resize(120, 40));
     let (known, end) = (story.at, story.at.plus_micros(10_000_000));
     // the recording goes on, and nothing of that is read; the window goes on behind its end
-    let state = PlaybackState {
-        start: START,
-        end,
-        playhead: known,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    };
+    let state = playback_state(known, end);
     story.model.ui.run.window = Some(2 * end.micros_since(START));
     story.send(Msg::Playback(state.clone()));
     let shown = lane(&story, "rank 0");
@@ -420,17 +406,7 @@ fn a_part_that_a_replay_has_read_is_drawn_closely() {
     story.model.ui.replay.open = true;
     story.send(Msg::Resize(120, 40));
     story.model.ui.run.window = Some(240_000_000);
-    let state = PlaybackState {
-        start: START,
-        end: story.at,
-        playhead: START.plus_micros(1_500_000_000),
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    };
+    let state = playback_state(START.plus_micros(1_500_000_000), story.at);
     story.send(Msg::Playback(state.clone()));
     let stalls = |story: &Story| lane(story, "rank 2").matches('↑').count();
     assert!(stalls(&story) > 3, "what is kept of the whole run: {}", lane(&story, "rank 2"));

@@ -4,24 +4,16 @@ use std::process::Command;
 
 use crate::common::terminal::Terminal;
 use crate::common::world;
-use crate::common::world::{FREE, Story, busy, cluster, host, recordings, run_id};
+use crate::common::world::{FREE, Story, busy, cluster, host, key, press, recordings, run_id};
 use hvtui::domain::doctor::{Matrix, Row, Verdict};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::RunId;
 use hvtui::domain::preflight::{Finding, Mark};
 use hvtui::domain::run::JobKind;
 use hvtui::launch::error::LaunchError;
-use hvtui::tui::core::{Effect, Key, KeyCode, LookOf, Msg};
+use hvtui::tui::core::{Effect, KeyCode, LookOf, Msg};
 use hvtui::tui::screens::launch::completion::suggestion;
 use hvtui::tui::screens::launch::{Field, checks};
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
 
 fn text(story: &Story, field: Field) -> String {
     story.model.ui.launch.text(field).to_owned()
@@ -280,7 +272,7 @@ fn a_gpu_that_is_taken_meanwhile_is_told() {
 }
 
 /// `hvtui` on this machine alone with a home folder of its own.
-fn hvtui(home: &std::path::Path) -> Command {
+pub(crate) fn hvtui(home: &std::path::Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
     command.env("HOME", home).env("XDG_STATE_HOME", home.join("state")).current_dir(home);
     for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {

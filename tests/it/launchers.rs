@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::common::client::{Client, Ended};
+use crate::common::client::{Client, printed, run};
 use crate::common::cluster::{Cluster, skip};
 
 /// Two healthy hosts; they end with this process.
@@ -32,31 +32,10 @@ fn fixture(name: &str) -> String {
     format!("{}/tests/fixtures/launchers/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A person whose hosts have two CPU slots each.
-fn person(cluster: &'static Cluster) -> Client<'static> {
-    let client = Client::new(cluster);
-    client.write("hosts.toml", &cluster.hosts_toml(2));
-    client
-}
-
-/// Runs a line behind `hvtui run`.
-fn run(client: &Client<'_>, line: &str) -> Ended {
-    let words = shlex::split(line).expect("words");
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    client.run(&[&["run"], words.as_slice()].concat())
-}
-
-/// The lines that the ranks printed, in the order of the ranks.
-fn printed(ended: &Ended) -> Vec<String> {
-    let mut lines: Vec<String> = ended.out.lines().map(str::to_owned).collect();
-    lines.sort();
-    lines
-}
-
 #[test]
 fn a_pasted_horovodrun_line_with_addresses_port_and_interface_is_one_run() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let line = format!(
         "-- horovodrun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --network-interface eth0 -p 22 --verbose \
          python3 {} --lr 1",
@@ -78,7 +57,7 @@ fn a_pasted_horovodrun_line_with_addresses_port_and_interface_is_one_run() {
 #[test]
 fn a_rank_that_is_missing_at_the_rendezvous_is_named_by_its_deadline() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let line = format!(
         "--start-timeout 15 --env ABSENT=2 -np 3 -H n1:2,n2:1 --kind horovod -- python3 {}",
         fixture("gloo_rank.py")
@@ -96,7 +75,7 @@ fn a_pasted_mpirun_line_needs_no_ssh_between_its_hosts() {
         return;
     }
     let _alone = only_mpirun();
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let ended = run(
         &client,
         r#"-- mpirun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --allow-run-as-root -bind-to none -map-by slot
@@ -116,7 +95,7 @@ fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
         return;
     }
     let _alone = only_mpirun();
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     // longer than a client may take: the others are stopped, and not waited for
     let ended = run(
         &client,
@@ -139,7 +118,7 @@ fn a_host_without_what_mpirun_starts_is_refused_before_anything_starts() {
         return;
     }
     let _alone = only_mpirun();
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let hosts = cluster.hosts_toml(2);
     let (first, second) = hosts.split_at(hosts.rfind("[[host]]").expect("two hosts"));
     client.write("hosts.toml", &format!("{first}{second}\nenv = {{ PATH = \"/bin/nowhere\" }}\n"));
@@ -162,7 +141,7 @@ fn launcher(cluster: &Cluster, name: &str, text: &str) -> String {
 #[test]
 fn a_line_that_is_not_understood_is_started_once() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let path = launcher(cluster, "once", "#!/bin/sh\necho started once: \"$@\" >&2\n");
     for line in ["-np 4 -H n1:2,n2:2 --min-np 2 python3 x.py", "--check-build --verbose"] {
         let ended = run(&client, &format!("--env {path} -- horovodrun {line}"));
@@ -186,7 +165,7 @@ exit 1
 #[test]
 fn a_delegated_launcher_reaches_its_hosts_and_its_ranks_are_told_apart_and_swept() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let path = launcher(cluster, "ssh", BY_SSH);
     let ended =
         run(&client, &format!("--env {path} -- horovodrun -np 2 -H n1:1,n2:1 --config-file x python3 x.py"));
@@ -209,7 +188,7 @@ fn a_whole_line_of_mpirun_keeps_its_ranks_and_needs_no_ssh_between_its_hosts() {
         return;
     }
     let _alone = only_mpirun();
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let line = "-- mpirun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --allow-run-as-root --rank-by slot sh -c";
     let ended = run(&client, &format!("{line} 'printf %s $OMPI_COMM_WORLD_RANK; echo \" on $(hostname)\"'"));
     assert_eq!(ended.code, 0, "{ended:#?}");
@@ -240,7 +219,7 @@ fn several_programs_of_one_mpirun_line_are_one_job_on_the_hosts_of_all() {
         return;
     }
     let _alone = only_mpirun();
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let program = |name: &str| {
         format!("sh -c 'echo {name} $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $HVTUI_HOST'")
     };
@@ -282,7 +261,7 @@ fn several_programs_of_one_mpirun_line_are_one_job_on_the_hosts_of_all() {
 #[test]
 fn two_trainings_of_rank_0_of_1_never_pass_silently() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     client.write("ddp.py", "import torch.distributed as dist\ndist.init_process_group('gloo')\n");
     let ddp = client.path("ddp.py").display().to_string();
     for line in ["mpirun -np 2 -H n1:2", "horovodrun -np 2 -H n1:2", "LR=1"] {
@@ -309,7 +288,7 @@ fn two_trainings_of_rank_0_of_1_never_pass_silently() {
 #[test]
 fn what_is_wrong_with_a_line_is_said_with_its_place() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     for (line, said) in [
         ("-- horovodrun -np 2 -H n1:1 n2:1 python3 x.py", "join the hosts with commas"),
         ("-- horovodrun -np 4 -H n1:1,n2:1 python3 x.py", "4 ranks do not fit the 2 slots"),
@@ -330,7 +309,7 @@ fn what_is_wrong_with_a_line_is_said_with_its_place() {
 #[test]
 fn a_past_run_and_a_recipe_are_launched_again() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let recipe = "\n[[recipe]]\nname = \"greet\"\ncommand = \"sh -c 'echo $WORD from $HVTUI_PLACE'\"\nnp = 1\nenv = { WORD = \"hello\" }\n";
     let line = "\n[[recipe]]\nname = \"line\"\ncommand = \"torchrun --no_python --nnodes=2 --nproc_per_node=1 hostname\"\n";
     client.write("hosts.toml", &(cluster.hosts_toml(2) + recipe + line));

@@ -1,7 +1,7 @@
 //! Lists: what is new in them, keys where no row is shown, cursors when a notice takes a line, marks of a range in cells, panels that end.
 
 use crate::common::world::{
-    START, Story, busy, cluster, failed, gpu_slots, host, recordings, run_id, training, uuid,
+    START, Story, busy, cluster, failed, gpu_slots, host, press, recordings, run_id, training, uuid,
 };
 use crate::screens::{COLOR, text};
 use hvtui::domain::event::{Event, Origin};
@@ -19,10 +19,6 @@ use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
 
 fn enter(story: &mut Story) -> Vec<Effect> {
     story.send(Msg::Key(Key::plain(KeyCode::Enter)))

@@ -10,11 +10,11 @@ use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::marks::{MarkChange, NewMark, RunMarks};
-use hvtui::domain::playback::{FoundLine, PlaybackState};
+use hvtui::domain::playback::FoundLine;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::LoggedLine;
 use hvtui::record::{Store, marks};
-use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
+use hvtui::tui::core::{Effect, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::LogAt;
 use hvtui::tui::screens::run::log::matches;
@@ -24,31 +24,13 @@ use serde_json::Value;
 
 use crate::common::in_time::OutputInTime;
 use crate::common::terminal::Terminal;
-use crate::common::world::{START, Story, run_id, training};
+use crate::common::world::{START, Story, error_line, key, playback_state, press, run_id, training};
 use crate::json_forms::assert_fits;
 use crate::record::write;
 use crate::screens::{COLOR, shoot, text};
 
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
-
 fn at(story: &mut Story, playhead: Stamp) {
-    let state = PlaybackState {
-        start: START,
-        end: story.at,
-        playhead,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    };
+    let state = playback_state(playhead, story.at);
     story.send(Msg::Playback(state));
 }
 
@@ -225,14 +207,7 @@ fn braces_and_the_search_go_to_marks_and_phases() {
 
 /// A line that a recording has there, and that is not in memory.
 fn unknown(at: Stamp) -> FoundLine {
-    let line = LogLine {
-        rank: Rank(0),
-        stream: Stream::Stdout,
-        offset: 7,
-        text: "a line of its own".into(),
-        elided: 0,
-        t: None,
-    };
+    let line = LogLine { stream: Stream::Stdout, offset: 7, ..error_line(0, "a line of its own") };
     FoundLine { at, line: Arc::new(LoggedLine::alone(at, Arc::new(line))) }
 }
 

@@ -11,23 +11,11 @@ use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
 
-use crate::common::world::{self, Story, cluster, host, recordings, run_id, training};
+use crate::common::world::{self, Story, any_plan, cluster, host, key, press, recordings, run_id, training};
 use crate::screens::{COLOR, text};
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
 
 fn said(story: &Story) -> String {
     story.model.ui.toasts.back().map(|toast| toast.text.clone()).unwrap_or_default()
-}
-
-fn any_plan() -> std::sync::Arc<hvtui::launch::plan::LaunchPlan> {
-    world::plan(world::spec(run_id(), "digits", &world::gpu_slots(&[("gpu-a", 2)]), world::START))
 }
 
 /// A launch of the GPU 2 of gpu-a that is on its way.

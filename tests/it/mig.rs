@@ -10,7 +10,7 @@ use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::HostId;
 use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::time::HostTime;
-use hvtui::tui::core::{Key, KeyCode, Msg};
+use hvtui::tui::core::{Key, Msg};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::users::users;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::common::fake_nvml::FakeNvml;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::{end_of, until};
-use crate::common::world::{FREE, Story, busy};
+use crate::common::world::{FREE, Story, busy, press};
 use crate::local_runs::Person;
 use crate::screens::{COLOR, shoot, text};
 use crate::telemetry;
@@ -322,13 +322,6 @@ fn cut(story: &mut Story, slices: u32) {
     story.tell(Origin::Host(host), Event::HostSampled { sample: Arc::new(sample) });
 }
 
-fn press(story: &mut Story, keys: &str) {
-    for key in keys.chars() {
-        let key = if key == '\n' { Key::plain(KeyCode::Enter) } else { Key::char(key) };
-        story.send(Msg::Key(key));
-    }
-}
-
 fn line<'a>(screen: &'a str, holds: &str) -> &'a str {
     screen.lines().find(|line| line.contains(holds)).unwrap_or_else(|| panic!("no {holds}:\n{screen}"))
 }
@@ -366,17 +359,7 @@ fn a_leased_gpu_that_is_cut_counts_by_its_slices() {
     let mut story = story();
     let host = HostId::from("gpu-a");
     let gpus = story.model.world.hosts[&host].info.as_ref().unwrap().gpus.clone();
-    let lease = Lease {
-        gpu: gpus[1].uuid.clone(),
-        user: Some("chen".to_owned()),
-        own: false,
-        pid: Some(9),
-        command: None,
-        run: None,
-        name: None,
-        rank: None,
-        since: None,
-    };
+    let lease = Lease { user: Some("chen".to_owned()), pid: Some(9), ..Lease::unknown(gpus[1].uuid.clone()) };
     let mut leases = Leases { held: vec![lease], ..Leases::default() };
     leases.extend_to_slices(&gpus);
     story.tell(Origin::Host(host), Event::LeasesTold { leases });

@@ -1,6 +1,6 @@
 //! The mouse on what stands on the screen: footer, title, the Launch form, the palette and other things that lie over it.
 
-use crate::common::world::{Story, busy, cluster, host, recordings, run_id, training, uuid};
+use crate::common::world::{Story, busy, cluster, host, press, recordings, run_id, training, uuid};
 use crate::screens::{COLOR, text};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::host::LinkState;
@@ -13,10 +13,6 @@ use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::overlay::signal::Step;
 use hvtui::tui::screens::runs::rows;
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
 
 fn mouse(story: &mut Story, kind: MouseKind, (column, row): (u16, u16)) -> Vec<Effect> {
     story.send(Msg::Mouse(Mouse { kind, column, row }))

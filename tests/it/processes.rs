@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::common::world::{FREE, Story, busy, cluster, host, run_id, training};
+use crate::common::world::{FREE, Story, busy, cluster, host, key, press, run_id, training};
 use crate::screens::{COLOR, text};
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled};
-use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
+use hvtui::tui::core::{Effect, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::overlay::signal::Step;
 use hvtui::tui::screens::users::{RowId, UNKNOWN, users};
@@ -21,14 +21,6 @@ fn shoot(name: &str, story: &mut Story) {
         story.send(Msg::Resize(size.0, size.1));
         insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), text(&story.model, COLOR));
     }
-}
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
 }
 
 /// Two hosts on which li trains, chen shares a GPU with a process of unknown owner, and wang holds one that is idle.

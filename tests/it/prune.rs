@@ -9,12 +9,9 @@ use serde_json::Value;
 
 use super::common::client::{Client, Ended};
 use super::common::cluster::{Cluster, skip};
+use crate::check_runs::said;
 use crate::common::in_time::OutputInTime;
 use crate::local_runs::Person;
-
-fn said(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
 
 fn json(out: &Output) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(out)))

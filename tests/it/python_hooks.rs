@@ -38,13 +38,6 @@ fn two() -> Option<&'static Cluster> {
     .as_ref()
 }
 
-/// A person with two CPU slots a host.
-fn person(cluster: &Cluster) -> Client<'_> {
-    let client = Client::new(cluster);
-    client.write("hosts.toml", &cluster.hosts_toml(2));
-    client
-}
-
 /// Trains on both hosts.
 fn train(client: &Client<'_>, options: &[&str], script: [&str; 3]) -> Ended {
     let command = ["--kind", "torch", "-H", "n1:1,n2:1", "--", PYTHON, "train.py"];
@@ -62,7 +55,7 @@ fn row(ended: &Ended, rank: u32) -> Vec<String> {
 #[test]
 fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     for (late, place, phase, told) in [
         ("1", "n2:0", "backward", "in backward"),
         ("0", "n1:0", "forward", "in forward"),
@@ -105,7 +98,7 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
 #[test]
 fn who_waits_for_a_rank_that_never_comes_is_answered_with_the_checks_that_fit() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let script = "import os, torch.distributed as d; d.init_process_group('gloo', rank=int(os.environ['RANK']), world_size=3)";
     let line = ["run", "--detach", "--kind", "torch", "-H", "n1:1,n2:1", "--", PYTHON, "-c", script];
     let started = client.run(&line);
@@ -119,7 +112,7 @@ fn who_waits_for_a_rank_that_never_comes_is_answered_with_the_checks_that_fit() 
 #[test]
 fn the_script_of_the_readme_trains_and_tells_its_steps() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train_ddp.py");
     let ended = client.run(&["run", "-H", "n1:1,n2:1", "--", PYTHON, script, "--epochs", "2"]);
     assert_eq!(ended.code, 0, "{ended:#?}");
@@ -139,7 +132,7 @@ fn the_script_of_the_readme_trains_and_tells_its_steps() {
 #[test]
 fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let log = client.path("log");
     let file = std::fs::File::create(&log).expect("a file");
     // a backward of less than 2 ms is told whole in steps that are thinned out; that of rank 0 takes 20
@@ -216,7 +209,7 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
 #[test]
 fn hooks_that_are_off_change_nothing_and_a_wrong_word_is_refused() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let ended = train(&client, &["--python-hooks", "off"], ["9", "none", "1"]);
     assert!(ended.code == 0 && !ended.err.contains("by hooks") && !ended.err.contains("RANK "), "{ended:#?}");
     let path = "import os; print('path', os.environ.get('PYTHONPATH'))";
@@ -241,7 +234,7 @@ fn hooks_that_are_off_change_nothing_and_a_wrong_word_is_refused() {
 #[test]
 fn processes_of_a_launcher_within_a_rank_have_rows_of_their_own() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     // in a script of one's own, where hvtui does not see what it starts
     let line = format!(
         "echo 'exec {PYTHON} -m torch.distributed.run --standalone --nproc_per_node=2 --redirects 1 --tee 1 train.py 9 none 1' \
@@ -258,7 +251,7 @@ fn processes_of_a_launcher_within_a_rank_have_rows_of_their_own() {
 #[test]
 fn a_script_s_own_report_wins_and_a_progress_bar_is_read_where_nothing_else_tells() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let own = "import json, os, runpy, sys\n\
                report = open(os.environ['HVTUI_REPORT'], 'a', buffering=1)\n\
                for step in range(1, 8): report.write(json.dumps({'kind': 'step', 'step': step, 'dur_us': 5}) + '\\n')\n\

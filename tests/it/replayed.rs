@@ -1,41 +1,24 @@
 //! The Replay screen as it is opened, and where its keys go: the whole run, steps, places, incidents.
 
-use crate::common::world::{FREE, START, Story, cpu_slots, failed, run_id, spec, training};
+use crate::common::world::{
+    FREE, START, Story, cpu_slots, error_line, failed, key, playback_state, press, run_id, spec, training,
+};
 use crate::screens::{COLOR, text};
 use std::sync::Arc;
 
 use hvtui::domain::ahead::TimelineAhead;
 use hvtui::domain::event::{Event, Origin};
-use hvtui::domain::ids::Rank;
 use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::world::LoggedLine;
-use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
+use hvtui::tui::core::{Effect, KeyCode, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::{LogAt, window_us};
 
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
-
 fn state(start: Stamp, playhead: Stamp, end: Stamp) -> PlaybackState {
-    PlaybackState {
-        start,
-        end,
-        playhead,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }
+    PlaybackState { start, ..playback_state(playhead, end) }
 }
 
 /// The recording of what was told, at its end.
@@ -267,14 +250,7 @@ fn lines_after_the_playhead_are_below_those_before_it_until_it_moves() {
     let end = at.plus_micros(9_000_000);
     story.send(Msg::Playback(state(START, at, end)));
     let line = |rank, text: &str| {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stdout,
-            offset: 0,
-            text: text.into(),
-            elided: 0,
-            t: None,
-        };
+        let line = LogLine { stream: Stream::Stdout, ..error_line(rank, text) };
         Arc::new(LoggedLine::alone(at.plus_micros(1_000_000), Arc::new(line)))
     };
     let later: Vec<_> = (0..64).map(|number| line(number % 4, &format!("later {number}"))).collect();

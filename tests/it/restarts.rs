@@ -55,13 +55,6 @@ fn assert_lines(text: &str, attempts: u32, of: u32) -> BTreeSet<String> {
     ports.collect()
 }
 
-/// Nothing of the run is left on either host.
-fn nothing_left(cluster: &Cluster, run: &str) {
-    for host in ["n1", "n2"] {
-        left::assert_nothing(cluster, host, run);
-    }
-}
-
 #[test]
 fn a_run_that_fails_twice_is_started_three_times_and_succeeds() {
     let Some(cluster) = two() else { return };
@@ -76,7 +69,7 @@ fn a_run_that_fails_twice_is_started_three_times_and_succeeds() {
     assert_eq!(run["outcome"]["code"], 0, "{run}");
     let run = id(&run);
     assert_lines(&client.run(&["logs", &run]).out, 3, 2);
-    nothing_left(cluster, &run);
+    left::assert_nothing_on_two(cluster, &run);
     // a client that attaches from its hosts alone gets every line of every attempt, once
     let stranger = Client::new(cluster);
     let taken = stranger.run(&["attach", &run, "--whole"]);
@@ -107,7 +100,7 @@ fn the_exit_code_is_the_last_attempts() {
     assert_lines(&ended.out, 2, 1);
     let run = only_run(&client);
     assert_eq!(run["outcome"]["code"], 4, "{run}");
-    nothing_left(cluster, &id(&run));
+    left::assert_nothing_on_two(cluster, &id(&run));
 }
 
 #[test]
@@ -127,7 +120,7 @@ fn an_owner_who_stops_the_second_attempt_stops_the_run() {
     assert_eq!(status.code(), Some(130), "{}", said("err"));
     assert_eq!(said("err").matches("attempt 3").count(), 0, "{}", said("err"));
     assert!(said("err").contains("stopped (attempt 2 of 10)"), "{}", said("err"));
-    nothing_left(cluster, &id(&only_run(&client)));
+    left::assert_nothing_on_two(cluster, &id(&only_run(&client)));
 }
 
 #[test]
@@ -143,7 +136,7 @@ fn ranks_of_mpirun_are_started_again_on_both_hosts() {
     assert_eq!(ended.code, 0, "{ended:#?}");
     assert_lines(&ended.out, 3, 2);
     assert_told(&ended);
-    nothing_left(cluster, &id(&only_run(&client)));
+    left::assert_nothing_on_two(cluster, &id(&only_run(&client)));
 }
 
 /// Rank 0 takes longer to end than a failure is looked at, so that every client that follows the run tells it to stop.
@@ -182,5 +175,5 @@ fn a_client_that_is_attached_takes_no_attempt_away() {
     );
     end_of(&mut attached);
     fs::remove_file(go).expect("the file");
-    nothing_left(cluster, &run);
+    left::assert_nothing_on_two(cluster, &run);
 }

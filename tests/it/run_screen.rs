@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::common::world::{
-    CLOCK_OFFSET, FREE, Gpu, Story, busy, cpu_slots, failed, gpu_slots, many_ranks, phases, run_id, training,
-    uuid,
+    CLOCK_OFFSET, FREE, Gpu, Story, busy, cpu_slots, error_line, failed, gpu_slots, key, many_ranks, phases,
+    playback_state, press, run_id, training, uuid,
 };
 use crate::screens::{COLOR, text};
 use hvtui::domain::alerts::AlertRules;
@@ -23,16 +23,6 @@ use hvtui::tui::screens::run::rows::rows;
 use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-
-fn press(story: &mut Story, keys: &str) {
-    for c in keys.chars() {
-        story.send(Msg::Key(Key::char(c)));
-    }
-}
-
-fn key(story: &mut Story, code: KeyCode) {
-    story.send(Msg::Key(Key::plain(code)));
-}
 
 fn shown(story: &mut Story, size: (u16, u16)) -> String {
     story.send(Msg::Resize(size.0, size.1));
@@ -345,17 +335,7 @@ fn in_a_replay_the_first_and_last_line_are_a_key_away_while_the_log_has_the_keys
     let (start, playhead) = (story.at.plus_micros(-9_000_000), story.at);
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    story.send(Msg::Playback(PlaybackState {
-        start,
-        end: playhead,
-        playhead,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }));
+    story.send(Msg::Playback(PlaybackState { start, ..playback_state(playhead, playhead) }));
     story.send(Msg::Resize(80, 24));
     key(&mut story, KeyCode::Tab);
     let effects = story.send(Msg::Key(Key::char('g')));
@@ -390,14 +370,8 @@ fn lines_of_several_hosts_stand_in_the_order_in_which_they_were_printed() {
     let mut story = training();
     let now = story.at.0 - CLOCK_OFFSET;
     let mut print = |rank, ago_ms: Option<i64>, text: &str| {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stdout,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: ago_ms.map(|ago| HostTime((now - ago * 1000) as u64)),
-        };
+        let t = ago_ms.map(|ago| HostTime((now - ago * 1000) as u64));
+        let line = LogLine { stream: Stream::Stdout, t, ..error_line(rank, text) };
         story.rank(rank, Event::LogPrinted { line: Arc::new(line) });
     };
     print(0, Some(5), "the second line");
@@ -703,17 +677,7 @@ fn a_replay_has_no_lanes_of_ranks_that_never_ran() {
     let (start, end) = (story.at.plus_micros(-6_000_000), story.at);
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    story.send(Msg::Playback(PlaybackState {
-        start,
-        end,
-        playhead: end,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }));
+    story.send(Msg::Playback(PlaybackState { start, ..playback_state(end, end) }));
     let screen = shown(&mut story, (120, 40));
     assert!(!screen.contains("timeline") && !screen.contains("rank 0"), "{screen}");
     assert_eq!(screen.lines().filter(|line| line.contains("gpu-a:1")).count(), 1, "its row:\n{screen}");

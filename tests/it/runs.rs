@@ -6,31 +6,23 @@ use std::process::Command;
 
 use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::terminal::Terminal;
-use crate::common::world::{START, Story, failed, recordings, run_id, training};
+use crate::common::world::{START, Story, failed, key, playback_state, press, recordings, run_id, training};
 use crate::json_forms::assert_fits;
+use crate::launch_checks::hvtui;
 use crate::local_runs::Person;
 use crate::screens::{COLOR, text};
 use hvtui::domain::hooks::StepsBy;
 use hvtui::domain::ids::{Rank, RunId};
-use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::{KeptRecordings, RankExit, RunStage};
 use hvtui::domain::run_status::{HostRunStatus, RunInventory};
 use hvtui::domain::time::HostTime;
 use hvtui::domain::trained::Trained;
 use hvtui::domain::world::World;
 use hvtui::record::Store;
-use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, ReportOf, Reported, Screen};
+use hvtui::tui::core::{Effect, KeyCode, Level, Msg, ReportOf, Reported, Screen};
 use hvtui::tui::screens::model::{Confirm, Overlay};
 use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::runs::rows;
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
 
 /// The Runs screen with a run that goes on and three recordings: `digits` done, `imagenet…` failed, `diabetes` without end.
 fn listed() -> Story {
@@ -296,17 +288,8 @@ fn a_run_on_its_screen_is_compared_with_one_of_the_list() {
     let run = world.runs.remove(&run_id()).unwrap();
     world.runs.insert(id.clone(), run);
     story.send(Msg::Reset(Box::new(world)));
-    story.send(Msg::Playback(PlaybackState {
-        start: START,
-        end: START.plus_micros(10_000_000),
-        playhead: START.plus_micros(10_000_000),
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }));
+    let end = START.plus_micros(10_000_000);
+    story.send(Msg::Playback(playback_state(end, end)));
     assert_eq!(press(&mut story, "X"), [Effect::CloseReplay, Effect::ListRuns]);
     assert_eq!(story.model.ui.screen, Screen::Runs);
     assert_eq!(story.model.ui.runs.marked.iter().collect::<Vec<_>>(), [&id]);
@@ -337,17 +320,8 @@ fn a_run_is_opened_at_its_outcome() {
     let shown = story.model.ui.run.run.clone().unwrap();
     world.runs.insert(shown, run);
     story.send(Msg::Reset(Box::new(world)));
-    let state = PlaybackState {
-        start: START,
-        end: START.plus_micros(10_000_000),
-        playhead: START.plus_micros(10_000_000),
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    };
+    let end = START.plus_micros(10_000_000);
+    let state = playback_state(end, end);
     story.send(Msg::Playback(state.clone()));
     let ui = &story.model.ui.run;
     assert_eq!(
@@ -417,15 +391,6 @@ fn the_command_takes_the_filter_and_the_orders_of_the_screen() {
     let wrong = person.run(&["runs", "--filter", "los<1"]);
     let said = String::from_utf8_lossy(&wrong.stderr);
     assert!(wrong.status.code() == Some(64) && said.contains("'los' is no field: use state, name"), "{said}");
-}
-
-fn hvtui(home: &std::path::Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
-    command.env("HOME", home).env("XDG_STATE_HOME", home.join("state")).current_dir(home);
-    for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
-        command.env_remove(name);
-    }
-    command
 }
 
 #[test]

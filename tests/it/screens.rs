@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::common::world;
 use crate::common::world::{
-    FREE, Story, busy, cluster, cpu_slots, failed, many_ranks, recordings, training, uuid,
+    FREE, Story, busy, cluster, cpu_slots, failed, many_ranks, playback_state, press, recordings, training,
+    uuid,
 };
 use hvtui::doctor::CHECKS;
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
@@ -76,10 +77,6 @@ fn shoot_now(name: &str, story: &mut Story, sizes: &[(u16, u16)], caps: Caps) {
         story.send(Msg::Resize(size.0, size.1));
         insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), text(&story.model, caps));
     }
-}
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
 }
 
 #[test]
@@ -702,7 +699,7 @@ fn allreduce_that_is_hidden_is_told() {
     story.model.ui.replay.open = true;
     let (end, playhead) = (story.at, story.at);
     story.model.ui.run.window = Some(500_000);
-    story.send(Msg::Playback(PlaybackState { end, playhead, ..playback_state() }));
+    story.send(Msg::Playback(playback_state(playhead, end)));
     shoot("replay-overlap", story, &[(80, 24), (120, 40)], COLOR);
 }
 
@@ -733,7 +730,7 @@ fn the_time_in_which_nobody_followed_is_drawn() {
     story.model.ui.replay.open = true;
     story.model.ui.run.window = Some(5_000_000);
     let (end, playhead) = (story.at, story.at);
-    let state = PlaybackState { end, playhead, unattended: spans, ..playback_state() };
+    let state = PlaybackState { unattended: spans, ..playback_state(playhead, end) };
     story.send(Msg::Playback(state.clone()));
     shoot("replay-unattended", story, &[(80, 24), (120, 40)], COLOR);
     let mut story = resumed();
@@ -805,7 +802,7 @@ fn a_replay_of_a_failure_stands_at_the_outcome() {
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
     let end = story.at.plus_micros(-9_000_000);
-    story.send(Msg::Playback(PlaybackState { end, playhead: end, ..playback_state() }));
+    story.send(Msg::Playback(playback_state(end, end)));
     shoot("replay-failed", story, &[(80, 24), (120, 40), (200, 50)], COLOR);
 }
 
@@ -923,24 +920,10 @@ fn replay() -> Story {
     let end = story.at;
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    story.send(Msg::Playback(PlaybackState { end, playhead: end, ..playback_state() }));
+    story.send(Msg::Playback(playback_state(end, end)));
     story.model.ui.run.window = Some(500_000);
     story.go_back(end.plus_micros(-1_000_000));
     story
-}
-
-fn playback_state() -> PlaybackState {
-    PlaybackState {
-        start: world::START,
-        end: world::START,
-        playhead: world::START,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }
 }
 
 #[test]

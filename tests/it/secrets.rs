@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::process::Child;
 use std::sync::LazyLock;
 
-use crate::common::client::Client;
+use crate::common::client::{Client, only_run};
 use crate::common::cluster::Cluster;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::{end_of, until, until_says};
@@ -34,14 +34,6 @@ fn spawn_without(client: &Client<'_>, args: &[&str]) -> Child {
 
 fn said(client: &Client<'_>) -> String {
     fs::read_to_string(client.path("out")).unwrap_or_default()
-}
-
-/// The id of this person's only run.
-fn only_run(client: &Client<'_>) -> String {
-    let listed = client.run(&["runs", "--json", "--local"]);
-    let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
-    assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
-    all[0]["spec"]["id"].as_str().expect("an id").to_owned()
 }
 
 /// How the files end that the search itself makes: one that does not find them has not searched.

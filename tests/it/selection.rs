@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::common::world::{Gpu, START, Story, failed, gpu_slots, many_ranks, training};
+use crate::common::world::{
+    Gpu, START, Story, failed, gpu_slots, key, many_ranks, playback_state, press, training,
+};
 use crate::screens::{COLOR, shoot, text};
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::analysis::{Analyzer, Choice, RunAnalysis};
@@ -25,14 +27,6 @@ use hvtui::tui::source::replay::Replay;
 
 const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
 const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
 
 fn recording(dir: &Path, told: &[Envelope]) -> PathBuf {
     let path = dir.join("run.mcap");
@@ -56,18 +50,7 @@ fn told_at(story: &Story, step: u64) -> Stamp {
 }
 
 fn state(story: &Story, playhead: Stamp) -> PlaybackState {
-    let (start, end) = (START, story.at);
-    PlaybackState {
-        start,
-        end,
-        playhead,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }
+    playback_state(playhead, story.at)
 }
 
 /// A replay of what was told, at its end.

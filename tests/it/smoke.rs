@@ -25,17 +25,10 @@ fn step<'a>(told: &'a Value, name: &str) -> &'a Value {
     steps.iter().find(|step| step["step"] == name).unwrap_or_else(|| panic!("{name}: {told:#}"))
 }
 
-/// Two hosts that take two ranks each.
-fn two_slots(cluster: &Cluster) -> Client<'_> {
-    let client = Client::new(cluster);
-    client.write("hosts.toml", &cluster.hosts_toml(2));
-    client
-}
-
 #[test]
 fn a_cluster_is_proven_step_by_step_and_each_is_a_run() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
-    let client = two_slots(&cluster);
+    let client = Client::of_two_slots(&cluster);
     let ended = client.run(&["smoke", "--json", "--only", "link,tcp,shm,mixed,nccl,train,container,mpirun"]);
     let told = json(&ended);
     assert_eq!(ended.code, 0, "{told:#}");
@@ -110,7 +103,7 @@ fn gpus_are_proven_by_nccl_on_the_scripted_driver() {
 #[test]
 fn what_fails_is_red_with_its_words_and_the_command_that_repeats_it() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
-    let client = two_slots(&cluster);
+    let client = Client::of_two_slots(&cluster);
     let ended =
         client.run(&["smoke", "--only", "doctor,train,shm", "-H", "n1", "--data", "/no/such/mnist.npz"]);
     assert_eq!(ended.code, 1, "{ended:?}");
@@ -159,7 +152,7 @@ fn held(cluster: &Cluster, hosts: &[&str]) -> String {
 #[test]
 fn ctrl_c_ends_the_run_that_goes_on_and_nothing_is_left() {
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
-    let client = two_slots(&cluster);
+    let client = Client::of_two_slots(&cluster);
     let data = held(&cluster, &["n1", "n2"]);
     let smoke = client.hvtui(&["smoke", "--only", "link,train", "--data", &data]);
     let Some(terminal) = Terminal::start(&smoke, 100, 30) else { return };
@@ -177,7 +170,7 @@ fn ctrl_c_ends_the_run_that_goes_on_and_nothing_is_left() {
 #[test]
 fn a_signal_to_it_alone_ends_its_run_too() {
     let Some(cluster) = Cluster::ready(1, &[]) else { return };
-    let client = two_slots(&cluster);
+    let client = Client::of_two_slots(&cluster);
     let data = held(&cluster, &["n1"]);
     let mut smoke: Command = client.hvtui(&["smoke", "--only", "train", "--data", &data]);
     let child =

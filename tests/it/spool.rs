@@ -1,13 +1,12 @@
 //! What a run's output may take of its host's disk, on a small file system of its own.
 
-#![expect(clippy::print_stderr, reason = "a test says why it is skipped")]
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::bed::{Bed, ended, exit, launch, state, text};
+use crate::common::cluster::skip;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::{until, wait_for};
 use hvtui::domain::ids::Rank;
@@ -41,12 +40,6 @@ fn on_a_small_disk(test: &str, mib: u32) -> Option<PathBuf> {
         Err(error) => skip(&format!("no unshare ({error}): apt-get install util-linux")),
     }
     None
-}
-
-/// Says that a test can't run here; under `HVTUI_TESTS_STRICT=1` that is a failure.
-fn skip(why: &str) {
-    assert!(std::env::var("HVTUI_TESTS_STRICT").as_deref() != Ok("1"), "missing for this test: {why}");
-    eprintln!("skipped: {why}");
 }
 
 /// Starts a run whose files lie on `disk`.

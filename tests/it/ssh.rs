@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::cluster::skip;
 use crate::common::echo::{AGENT, agent, assert_echoes, open, refused, target, user};
 use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::sshd;
-use crate::common::sshd::{Sshd, keygen, skip};
+use crate::common::sshd::{Sshd, keygen};
 use hvtui::ssh::{
     AgentBinary, AgentError, DeployError, ErrorKind, HostKey, SshError, Target, TrustError, scan, trust,
 };

@@ -10,6 +10,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::cluster::skip;
+use crate::common::echo::user;
 use crate::common::in_time::OutputInTime;
 use crate::common::person::{Person, text};
 use crate::common::processes::until;
@@ -22,11 +24,6 @@ use hvtui::ssh::{
 };
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
-
-fn user() -> String {
-    let output = Command::new("id").arg("-un").output_in_time().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 /// A target that knows the server's key and has no user key.
 fn target(sshd: &Sshd, prompter: &Prompter) -> Target {
@@ -589,7 +586,7 @@ async fn certificates_of_the_ssh_agent_and_identities_only() {
     }
     let Some(first) = Sshd::start(&["ed25519"], "") else { return };
     if sshd::program("ssh-agent").is_none() {
-        sshd::skip("ssh-agent is not installed");
+        skip("ssh-agent is not installed");
         return;
     }
     keygen(&first.path("ca"), "ed25519", "");

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::echo::user;
 use crate::common::in_time::OutputInTime;
 use crate::common::sshd::{Sshd, keygen};
 use hvtui::domain::question::HostKeyPolicy;
@@ -14,11 +15,6 @@ use hvtui::ssh::{
 };
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
-
-fn user() -> String {
-    let output = Command::new("id").arg("-un").output_in_time().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 /// A server reached under the name `localhost`, strictly.
 fn target(sshd: &Sshd, known_hosts: &str) -> Target {

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::common::cluster::skip;
 use crate::common::in_time::OutputInTime;
 use crate::common::sshd;
 use hvtui::ssh::config::{Proxy, Question, Reader, Settings};
@@ -122,7 +123,7 @@ fn is_root() -> bool {
 #[tokio::test]
 async fn our_reader_says_what_openssh_says() {
     let Some(ssh) = sshd::program("ssh").filter(|_| is_root()) else {
-        return sshd::skip("no ssh here, or not root, whose name the rows hold");
+        return skip("no ssh here, or not root, whose name the rows hold");
     };
     let mut wrong = Vec::new();
     for (name, config) in ROWS {
@@ -192,7 +193,7 @@ async fn what_matters_and_is_not_understood_is_said_with_its_line() {
 
 #[tokio::test]
 async fn openssh_decides_conditions_that_we_can_not() {
-    let Some(ssh) = sshd::program("ssh") else { return sshd::skip("no ssh here") };
+    let Some(ssh) = sshd::program("ssh") else { return skip("no ssh here") };
     let home = home("Match exec \"test %h = gpu\"\n User by-exec\n ProxyCommand nc %h %p\n");
     let settings = read(home.path(), "gpu", Some(&ssh)).await;
     assert_eq!((settings.user.as_deref(), &settings.notes[..]), (Some("by-exec"), &[][..]));
@@ -202,7 +203,7 @@ async fn openssh_decides_conditions_that_we_can_not() {
 
 #[tokio::test]
 async fn a_configuration_that_openssh_refuses_is_an_error_that_names_the_file() {
-    let Some(ssh) = sshd::program("ssh") else { return sshd::skip("no ssh here") };
+    let Some(ssh) = sshd::program("ssh") else { return skip("no ssh here") };
     let home = home("Host gpu\n Frobnicate yes\n User x\n");
     let reader = Reader::new(home.path(), Some(ssh)).without_system();
     let error = reader.settings(question("gpu")).await.unwrap_err().to_string();
@@ -220,7 +221,7 @@ async fn a_configuration_that_openssh_refuses_is_an_error_that_names_the_file() 
 /// Of `IgnoreUnknown` the first line alone counts, and the system's ssh gets one from us.
 #[tokio::test]
 async fn what_may_be_unknown_goes_along_to_the_systems_ssh() {
-    let Some(ssh) = sshd::program("ssh") else { return sshd::skip("no ssh here") };
+    let Some(ssh) = sshd::program("ssh") else { return skip("no ssh here") };
     let unknown = "IgnoreUnknown UseKey*,Wish\nUseKeychain yes\nWish granted\n";
     // said by our own reader, and by `ssh -G`
     for more in ["", "User ml\n"] {
@@ -251,7 +252,7 @@ async fn what_is_settled_already_counts_first() {
 /// The system's ssh goes through a jump host by itself and knows no fingerprint of it.
 #[tokio::test]
 async fn a_pinned_jump_host_is_not_left_to_the_systems_ssh() {
-    let Some(ssh) = sshd::program("ssh") else { return sshd::skip("no ssh here") };
+    let Some(ssh) = sshd::program("ssh") else { return skip("no ssh here") };
     let home = home("Host gpu\n ProxyJump bastion\n");
     let reader = Reader::new(home.path(), Some(ssh)).without_system();
     for (at, choice) in [("gpu", Choice::OpenSsh), ("bastion", Choice::OpenSsh), ("none", Choice::Russh)] {

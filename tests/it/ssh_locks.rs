@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::common::cluster::skip;
 use crate::common::echo::{AGENT, agent, open, target};
 use crate::common::in_time::StatusInTime;
 use crate::common::person::Person;
 use crate::common::processes::{until, wait_for};
-use crate::common::sshd::{Sshd, skip};
+use crate::common::sshd::Sshd;
 use hvtui::domain::question::{Answer, HostKeyPolicy};
 use hvtui::ssh::{HostKey, Prompter, Target, trust};
 use rustix::fs::OFlags;

@@ -8,10 +8,11 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::common::cluster::skip;
 use crate::common::echo::{AGENT, agent, assert_echoes, known_lines, open, refused, target, user};
 use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::sshd;
-use crate::common::sshd::{Sshd, children, keygen, skip};
+use crate::common::sshd::{Sshd, children, keygen};
 use hvtui::ssh::config::Reader;
 use hvtui::ssh::{
     AgentError, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route, SshError, Target,

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::common::built;
-use crate::common::client::Client;
+use crate::common::client::{Client, only_run};
 use crate::common::cluster::Cluster;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::until;
@@ -204,13 +204,6 @@ fn a_run_that_is_resumed_has_its_whole_past_on_its_screen() {
 fn last_tick(screen: &str) -> Option<u32> {
     let number = |at: &str| at.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
     screen.split("tick ").skip(1).filter_map(number).max()
-}
-
-fn only_run(client: &Client<'_>) -> String {
-    let listed = client.run(&["runs", "--json", "--local"]);
-    let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
-    assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
-    all[0]["spec"]["id"].as_str().expect("an id").to_owned()
 }
 
 #[test]

@@ -1,32 +1,19 @@
 //! Real PyTorch (Gloo, on CPUs) under the real binary: ranks on two ssh hosts meet, train alike, and end together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::common::built;
 use crate::common::client::{Client, Ended};
-use crate::common::cluster;
 use crate::common::cluster::Cluster;
-use crate::common::in_time::OutputInTime;
 use crate::common::processes::waited_for_processors;
+use crate::python_hooks::{PYTHON, has_torch};
 use serde_json::json;
 
-/// The distribution's Python: it is the one that has the distribution's PyTorch.
-const PYTHON: &str = "/usr/bin/python3";
 /// In `tests/fixtures/torch`.
 const SCRIPTS: [&str; 4] = ["ddp.py", "local_rank.py", "raises.py", "recorded.py"];
 /// Seconds until no rank is left when one has failed.
 const STOPPED_WITHIN: f64 = 2.0;
-
-fn has_torch() -> bool {
-    let found = Command::new(PYTHON).args(["-c", "import torch.distributed"]).output_in_time();
-    let found = found.is_ok_and(|out| out.status.success());
-    if !found {
-        cluster::skip(&format!("{PYTHON} has no torch: install python3-torch"));
-    }
-    found
-}
 
 /// Two hosts with two GPUs each, and the scripts in their home folders; they end with this process.
 fn two() -> Option<&'static Cluster> {

@@ -25,13 +25,6 @@ fn two() -> Option<&'static Cluster> {
     .as_ref()
 }
 
-/// A person with two CPU slots a host.
-fn person(cluster: &Cluster) -> Client<'_> {
-    let client = Client::new(cluster);
-    client.write("hosts.toml", &cluster.hosts_toml(2));
-    client
-}
-
 /// Starts a run and leaves it; its id.
 fn detached(client: &Client<'_>, options: &[&str], command: &[&str]) -> String {
     let ended = client.run(&[&["run", "--detach"], options, &["--"], command].concat());
@@ -66,7 +59,7 @@ fn read(client: &Client<'_>, name: &str) -> (Vec<String>, Vec<Value>) {
 #[test]
 fn ranks_of_two_hosts_are_traced_at_the_same_step_and_come_as_one_file() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let command = ["python3", "tracer.py", "600", "helper"];
     let run = detached(&client, &["--traceable", "-H", "n1:2,n2:1"], &command);
     let traced = client.run(&["trace", &run, "--steps", "3"]);
@@ -106,7 +99,7 @@ fn ranks_of_two_hosts_are_traced_at_the_same_step_and_come_as_one_file() {
 #[test]
 fn a_rank_without_a_trace_is_named_with_the_reason() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let plain = detached(&client, &["-H", "n1:1,n2:1"], &["sleep", "100"]);
     let traced = client.run(&["trace", &plain]);
     assert_eq!(traced.code, 64, "{traced:#?}");
@@ -155,7 +148,7 @@ fn a_rank_without_a_trace_is_named_with_the_reason() {
 #[test]
 fn who_gives_up_leaves_nothing_behind_and_what_a_rank_is_given_counts() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster);
+    let client = Client::of_two_slots(cluster);
     let env = "import os, time; print({k: v for k, v in os.environ.items() if k.startswith('KINETO')}, flush=True); time.sleep(60)";
     let options = ["--traceable", "--env", "KINETO_LOG_LEVEL=0", "-H", "n1:1"];
     let run = detached(&client, &options, &["python3", "-c", env]);

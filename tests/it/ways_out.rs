@@ -1,17 +1,9 @@
 //! `esc` and `d` go one level out: to the screen from which one came, whatever that was.
 
-use crate::common::world::{START, Story, recordings, run_id, training};
+use crate::common::world::{START, Story, key, playback_state, press, recordings, run_id, training};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::playback::PlaybackState;
-use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
-
-fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
-    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
-}
-
-fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
-    story.send(Msg::Key(Key::plain(code)))
-}
+use hvtui::tui::core::{Effect, KeyCode, Msg, Screen};
 
 /// A run that goes on, and three recordings.
 fn listed() -> Story {
@@ -23,17 +15,7 @@ fn listed() -> Story {
 
 fn playback() -> PlaybackState {
     let end = START.plus_micros(100_000_000);
-    PlaybackState {
-        start: START,
-        end,
-        playhead: end,
-        speed: 1.0,
-        playing: false,
-        damage: None,
-        unattended: Vec::new(),
-        lost: Vec::new(),
-        growing: false,
-    }
+    playback_state(end, end)
 }
 
 /// The screens that so many `esc` show, one after the other.

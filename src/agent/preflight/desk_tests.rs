@@ -5,28 +5,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
 use crate::agent::outgoing::{Queue, lanes};
-use crate::domain::ids::{HostId, RunId};
-use crate::domain::lease::LeasePlan;
-use crate::domain::run::{HostRun, Spool};
+use crate::domain::fixtures::host_run;
+use crate::domain::run::HostRun;
 
 fn ask(number: u64) -> AskPreflight {
-    let spec = HostRun {
-        rendezvous: None,
-        engine: None,
-        attempt: 0,
-        run: RunId::new(1, 1),
-        host: HostId::from("a"),
-        name: String::new(),
-        ranks: Vec::new(),
-        grace_ms: 0,
-        max_silence_ms: None,
-        python_hooks: crate::domain::options::PythonHooks::Off,
-        traceable: false,
-        run_spec: None,
-        spool: Spool::default(),
-        leases: LeasePlan::default(),
-        ports: 1,
-    };
+    let spec = HostRun { name: String::new(), grace_ms: 0, ..host_run(Vec::new()) };
     AskPreflight { ask: number, spec, copied: false }
 }
 

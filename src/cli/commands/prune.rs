@@ -478,32 +478,17 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::domain::fixtures::{placement, run_spec};
 
     #[test]
     fn a_host_that_was_never_of_a_run_keeps_nothing_of_it_back() {
-        use crate::domain::options::RunOptions;
-        use crate::domain::run::{JobKind, Placement, Slot};
-
-        let [a, b, gone] = ["a", "b", "gone"].map(HostId::from);
-        let placement = |rank, host: &HostId| Placement {
-            rank: crate::domain::ids::Rank(rank),
-            host: host.clone(),
-            local_rank: 0,
-            slot: Slot::Cpu { index: 0 },
-            more: Vec::new(),
-        };
+        let [a, b] = ["a", "b"].map(HostId::from);
         let id = RunId::new(1, 1);
         let spec = RunSpec {
-            code: None,
             id: id.clone(),
             name: String::new(),
-            kind: JobKind::Plain,
-            command: vec!["true".to_owned()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: vec![placement(0, &a), placement(1, &gone)],
             created: Stamp(1),
-            options: RunOptions::default(),
+            ..run_spec(vec![placement(0, "a", 0), placement(1, "gone", 0)])
         };
         let run = Surplus {
             why: String::new(),

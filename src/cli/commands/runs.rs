@@ -446,32 +446,14 @@ fn state(run: &Listed, local: bool, whole: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::domain::ids::RunId;
-    use crate::domain::options::RunOptions;
-    use crate::domain::run::{JobKind, Placement, Slot};
+    use crate::domain::fixtures::{placement, run_spec};
 
     fn summary(stage: RunStage, outcome: Option<RunOutcome>) -> RunSummary {
-        let place = Placement {
-            rank: Rank(0),
-            host: HostId::from("n3"),
-            local_rank: 0,
-            slot: Slot::Cpu { index: 0 },
-            more: Vec::new(),
-        };
         let spec = RunSpec {
-            code: None,
-            id: RunId::new(1, 1),
             name: "sleep".into(),
-            kind: JobKind::Plain,
             command: vec!["sleep".into(), "300".into()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: vec![place],
-            created: Stamp(0),
-            options: RunOptions::default(),
+            ..run_spec(vec![placement(0, "n3", 0)])
         };
         RunSummary {
             spec,

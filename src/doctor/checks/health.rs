@@ -151,6 +151,7 @@ fn judge(one: &Seen<'_, ()>, all: &[Seen<'_, ()>]) -> Verdict {
 mod tests {
     use super::*;
     use crate::doctor::tests::{info_with, seen_with};
+    use crate::domain::fixtures::host_sample;
     use crate::domain::gpu::event::{GpuEvent, GpuEvents, Happening};
     use crate::domain::host::{HostInfo, HostSample};
     use crate::domain::preflight::Mark;
@@ -169,14 +170,8 @@ mod tests {
                 throttle: Reading::Value(reasons.iter().map(|reason| (*reason).to_owned()).collect()),
                 ..GpuSample::unknown(0)
             };
-            let sample: &'static HostSample = Box::leak(Box::new(HostSample {
-                cpu_percent: Reading::Unsupported,
-                memory_used: Reading::Unsupported,
-                load: Reading::Unsupported,
-                net_rx: Reading::Unsupported,
-                net_tx: Reading::Unsupported,
-                gpus: vec![gpu],
-            }));
+            let sample: &'static HostSample =
+                Box::leak(Box::new(HostSample { gpus: vec![gpu], ..host_sample() }));
             one.sample = Some(sample);
         }
         all

@@ -5,17 +5,16 @@ mod runs;
 use std::sync::Arc;
 
 use super::*;
+use crate::domain::fixtures::{host_info, host_sample, run_spec, step_timing};
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, LinkState};
 use crate::domain::idle::{idle_us, is_idle};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::note::Note;
-use crate::domain::options::RunOptions;
-use crate::domain::run::{JobKind, Placement, RankExit, RunSpec, Slot};
+use crate::domain::run::{Placement, RankExit, RunSpec, Slot};
 use crate::domain::standstill::StalledPhase;
-use crate::domain::time::HostTime;
-use crate::domain::timing::{Phase, Spans, StepTiming};
+use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::world::World;
 
 const SECOND: i64 = 1_000_000;
@@ -26,39 +25,11 @@ fn info(gpus: u32) -> HostInfo {
         slowdown_celsius: Reading::Value(89),
         ..GpuInfo::unknown(index)
     };
-    HostInfo {
-        hostname: "a".to_owned(),
-        kernel: String::new(),
-        arch: String::new(),
-        user: "li".to_owned(),
-        cpus: 8,
-        memory_total: Reading::Unsupported,
-        boot_id: String::new(),
-        agent_version: String::new(),
-        agent_build: None,
-        banner: None,
-        login: None,
-        addresses: Vec::new(),
-        ssh_server_address: None,
-        ssh_client_address: None,
-        gpus: (0..gpus).map(gpu).collect(),
-        gpu_absence: None,
-        driver: Reading::Unsupported,
-        cuda_driver: Reading::Unsupported,
-        nccl: Reading::Unsupported,
-        topology: None,
-    }
+    HostInfo { cpus: 8, gpus: (0..gpus).map(gpu).collect(), ..host_info() }
 }
 
 fn sample(gpus: Vec<GpuSample>) -> Event {
-    let sample = HostSample {
-        cpu_percent: Reading::Unsupported,
-        memory_used: Reading::Unsupported,
-        load: Reading::Unsupported,
-        net_rx: Reading::Unsupported,
-        net_tx: Reading::Unsupported,
-        gpus,
-    };
+    let sample = HostSample { gpus, ..host_sample() };
     Event::HostSampled { sample: Arc::new(sample) }
 }
 
@@ -76,15 +47,12 @@ fn process(user: &str, run: Option<&RunId>) -> GpuProcess {
 
 fn lease(run: &RunId) -> Lease {
     Lease {
-        gpu: "GPU-0".into(),
         user: Some("li".to_owned()),
         own: true,
-        pid: None,
-        command: None,
         run: Some(run.clone()),
         name: Some("mnist".to_owned()),
         rank: Some(Rank(0)),
-        since: None,
+        ..Lease::unknown("GPU-0")
     }
 }
 
@@ -136,29 +104,14 @@ impl Script {
         let spec = RunSpec {
             id: id.clone(),
             name: "mnist".to_owned(),
-            kind: JobKind::Plain,
-            command: vec!["true".to_owned()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: (0..).zip(slots).map(place).collect(),
-            created: Stamp(0),
-            options: RunOptions::default(),
-            code: None,
+            ..run_spec((0..).zip(slots).map(place).collect())
         };
         self.tell(Origin::Run(id.clone()), Event::RunCreated { spec: Arc::new(spec) });
         id
     }
 
     fn step(&mut self, run: &RunId, rank: u32, step: u64) {
-        let timing = StepTiming {
-            step,
-            start: HostTime(0),
-            dur_us: 50_000,
-            loss: None,
-            samples: 1,
-            spans: Spans::default(),
-            hidden_us: 0,
-        };
+        let timing = StepTiming { samples: 1, ..step_timing(step, 50_000) };
         let event = Event::StepDone { timing: Arc::new(timing) };
         self.tell(Origin::Rank(run.clone(), Rank(rank)), event);
     }

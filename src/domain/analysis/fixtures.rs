@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::{Analyzer, Choice, RunAnalysis, Window};
 use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::fixtures::{host_sample, log_line, run_spec};
 use crate::domain::gpu::Reading;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
-use crate::domain::log::{LogLine, Stream};
 use crate::domain::outcome::{RunEnd, RunOutcome};
-use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
+use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
 
@@ -29,14 +29,10 @@ pub(crate) fn spec(ranks: u32) -> RunSpec {
     RunSpec {
         id: RunId::new(1_795_000_000_000, 7),
         name: "digits".to_owned(),
-        kind: JobKind::Plain,
         command: vec!["python".to_owned(), "train.py".to_owned()],
         env: BTreeMap::from([("LR".to_owned(), "0.1".to_owned())]),
-        workdir: None,
-        placements: (0..ranks).map(placement).collect(),
         created: START,
-        options: crate::domain::options::RunOptions::default(),
-        code: None,
+        ..run_spec((0..ranks).map(placement).collect())
     }
 }
 
@@ -72,15 +68,7 @@ pub(crate) fn timing(step: u64, millis: [u32; 6]) -> StepTiming {
 
 /// What a host tells of itself that can measure nothing.
 pub(crate) fn blank_sample() -> Event {
-    let sample = HostSample {
-        cpu_percent: Reading::Unsupported,
-        memory_used: Reading::Unsupported,
-        load: Reading::Unsupported,
-        net_rx: Reading::Unsupported,
-        net_tx: Reading::Unsupported,
-        gpus: Vec::new(),
-    };
-    Event::HostSampled { sample: Arc::new(sample) }
+    Event::HostSampled { sample: Arc::new(host_sample()) }
 }
 
 /// A run that is told event by event.
@@ -123,15 +111,7 @@ impl Told {
     }
 
     pub(crate) fn line(&mut self, rank: u32, text: &str) {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stderr,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: None,
-        };
-        self.rank(rank, Event::LogPrinted { line: Arc::new(line) });
+        self.rank(rank, Event::LogPrinted { line: Arc::new(log_line(rank, text)) });
     }
 
     pub(crate) fn host(&mut self, event: Event) {
@@ -142,10 +122,8 @@ impl Told {
         let sample = HostSample {
             cpu_percent: Reading::Value(25.0),
             memory_used: Reading::Value(1 << 30),
-            load: Reading::Unsupported,
-            net_rx: Reading::Unsupported,
-            net_tx: Reading::Unsupported,
             gpus,
+            ..host_sample()
         };
         self.host(Event::HostSampled { sample: Arc::new(sample) });
     }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::fixtures::{START, Told, info, late_run, late_run_in, spec, timing};
 use super::*;
 use crate::domain::clock_fit::ClockSample;
+use crate::domain::fixtures::rank_exit;
 use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::LinkState;
@@ -336,14 +337,7 @@ fn a_failure_is_seen_where_the_rank_that_failed_first_has_ended() {
         told.line(1, "ValueError: bad batch size 0");
         for (rank, after) in [(1, 6_000_000), (0, 9_000_000)] {
             told.at = START.plus_micros(after);
-            let exit = RankExit {
-                code: Some(1),
-                signal: None,
-                t: HostTime(0),
-                error: None,
-                stopped: rank == 0,
-                cause: None,
-            };
+            let exit = RankExit { stopped: rank == 0, ..rank_exit(1) };
             if ended {
                 told.rank(rank, Event::RankExited { exit });
             }

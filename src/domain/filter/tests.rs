@@ -133,15 +133,10 @@ fn states_and_runs_have_their_words() {
     assert!(holds(held, "idle & held & !free"));
     let run = RunId::new(1, 1);
     let lease = Lease {
-        gpu: GpuUuid::from("GPU-3"),
         user: Some("zhao".to_owned()),
-        own: false,
-        pid: None,
-        command: None,
         run: Some(run.clone()),
         name: Some("mnist".to_owned()),
-        rank: None,
-        since: None,
+        ..Lease::unknown("GPU-3")
     };
     let leased = GpuSubject { lease: Some(&lease), ..gpu(&info, &sample) };
     for yes in [format!("run=={}", run.short()), "run==mnist & user==zhao".to_owned(), format!("run~{run}")] {
@@ -262,17 +257,7 @@ fn the_age_is_that_of_the_oldest_process_else_of_the_lease() {
         subject::age_us(Some((Stamp(1_000_000), &sample)), lease.map(|_| Stamp(500_000)), Stamp(now))
     };
     let aged = |seconds| GpuProcess { age_s: Reading::Value(seconds), ..process("li", "train") };
-    let lease = Lease {
-        gpu: GpuUuid::from("GPU-3"),
-        user: None,
-        own: false,
-        pid: None,
-        command: None,
-        run: None,
-        name: None,
-        rank: None,
-        since: None,
-    };
+    let lease = Lease::unknown("GPU-3");
     assert_eq!(age(vec![aged(3), aged(7), process("x", "y")], Some(&lease), 2_500_000), Some(8_500_000));
     assert_eq!(
         age(vec![process("x", "y")], Some(&lease), 2_500_000),

@@ -95,19 +95,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::domain::fixtures::log_line;
     use crate::domain::log::{LogLine, Stream};
     use crate::domain::time::Stamp;
     use crate::domain::units::ranges;
 
     fn line(rank: u32, text: &str) -> Arc<LoggedLine> {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stdout,
-            offset: 0,
-            text: text.into(),
-            elided: 0,
-            t: None,
-        };
+        let line = LogLine { stream: Stream::Stdout, ..log_line(rank, text) };
         Arc::new(LoggedLine::alone(Stamp(0), Arc::new(line)))
     }
 

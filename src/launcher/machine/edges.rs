@@ -1,10 +1,11 @@
 //! A host of four goes away at each edge between the phases of a start: all of them start, or none.
 
 use super::starting::LOST_US;
+use super::tests::ended;
 use super::*;
+use crate::domain::fixtures::{host_run, placement, run_spec};
 use crate::domain::host::LinkState;
-use crate::domain::lease::LeasePlan;
-use crate::domain::run::{JobKind, Placement, RefusalClass, Slot, Spool};
+use crate::domain::run::RefusalClass;
 use crate::wire::message::Refused;
 
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
@@ -38,50 +39,20 @@ fn sent(actions: &[Action]) -> BTreeMap<&'static str, usize> {
     kinds
 }
 
-fn outcome(actions: &[Action]) -> Option<RunOutcome> {
-    actions.iter().find_map(|action| match action {
-        Action::Emit(_, Event::RunEnded { outcome }) => Some(outcome.clone()),
-        _ => None,
-    })
-}
-
 impl Launch {
     fn new() -> Self {
-        let place = |(rank, host): (usize, &&str)| Placement {
-            rank: Rank(rank as u32),
-            host: id(host),
-            local_rank: 0,
-            slot: Slot::Cpu { index: 0 },
-            more: Vec::new(),
-        };
         let spec = RunSpec {
-            code: None,
             id: RunId::new(4, 4),
             name: "four".into(),
-            kind: JobKind::Plain,
-            command: vec!["true".into()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: HOSTS.iter().enumerate().map(place).collect(),
             created: T,
-            options: crate::domain::options::RunOptions::default(),
+            ..run_spec((0..).zip(HOSTS).map(|(rank, host)| placement(rank, host, 0)).collect())
         };
         let plan = |host: &&str| HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
             run: spec.id.clone(),
             host: id(host),
             name: spec.name.clone(),
-            ranks: Vec::new(),
             grace_ms: 1000,
-            max_silence_ms: None,
-            python_hooks: crate::domain::options::PythonHooks::Off,
-            traceable: false,
-            spool: Spool::default(),
-            leases: LeasePlan::default(),
-            run_spec: None,
-            ports: 1,
+            ..host_run(Vec::new())
         };
         let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
         let plans = HOSTS.iter().map(plan).collect();
@@ -140,7 +111,7 @@ impl Launch {
             self.rank(rank, &Event::RankExited { exit: exit.clone() });
             actions.extend(self.reply(host, |run| Reply::Finished { run }));
         }
-        outcome(&actions)
+        ended(&actions)
     }
 
     fn never_started(&mut self, host: &str) -> Vec<Action> {
@@ -164,7 +135,7 @@ fn lost_before_it_could_be_asked() {
     launch.prepared(&["a", "b"]);
     let actions = launch.reply("d", |run| Reply::Unreachable { run, reason: "d is not connected".into() });
     assert_eq!(sent(&actions), BTreeMap::from([("abort", 4)]));
-    assert_eq!(outcome(&actions).unwrap().exit_code(), 69);
+    assert_eq!(ended(&actions).unwrap().exit_code(), 69);
 }
 
 #[test]
@@ -173,7 +144,7 @@ fn lost_before_it_has_answered() {
     launch.prepared(&["a", "b", "c"]);
     let actions = launch.link("d", false);
     assert_eq!(sent(&actions), BTreeMap::from([("abort", 4)]));
-    assert_eq!(outcome(&actions).unwrap().summary, "d was lost before anything started: reset");
+    assert_eq!(ended(&actions).unwrap().summary, "d was lost before anything started: reset");
 }
 
 #[test]
@@ -206,7 +177,7 @@ fn lost_before_it_said_that_it_has_started() {
     assert_eq!(sent(&launch.later(1_000_000))["stop"], 4, "within five seconds");
     assert!(launch.stop_all(&["a", "b", "c"]).is_none(), "what d does is not known");
     launch.link("d", true);
-    let ended = outcome(&launch.never_started("d")).unwrap();
+    let ended = ended(&launch.never_started("d")).unwrap();
     assert_eq!((ended.exit_code(), ended.root), (69, None));
 
     // Or it did start, and is stopped like the others when it is back.
@@ -331,7 +302,7 @@ fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
     let refused = Reply::Refused(Refused { run, host: id("d"), rank: None, reason, class, busy: true });
     let actions = machine.handle_reply(T, &id("d"), &refused);
     assert_eq!(to(&actions, "Abort"), ["a", "b", "d"]);
-    assert_eq!(outcome(&actions).unwrap().exit_code(), 75);
+    assert_eq!(ended(&actions).unwrap().exit_code(), 75);
 }
 
 #[test]

@@ -2,21 +2,27 @@
 
 use super::*;
 use crate::domain::clock_fit::ClockSample;
-use crate::domain::log::Stream;
+use crate::domain::fixtures::log_line;
+use crate::domain::log::LogLine;
 use crate::domain::log_text::level::Level;
 use crate::domain::resume_point::{Backfill, RankResumePoint, ResumePoint};
 use crate::domain::timing::{Spans, StepTiming};
 
 const SECOND: u64 = 1_000_000;
 
+/// A ping of this length tells that the hosts' clocks are the client's.
+fn know_clocks(machine: &mut RunMachine, host_time: u64, rtt_us: u32) {
+    for host in ["a", "b"] {
+        let mut clock = ClockFit::default();
+        clock.add(ClockSample { host_time: HostTime(host_time), offset_us: 0, rtt_us });
+        machine.know_clock(&HostId::from(host), clock);
+    }
+}
+
 /// Two ranks whose hosts' clocks are the client's.
 fn running() -> RunMachine {
     let (mut machine, _) = started(JobKind::Plain);
-    for host in ["a", "b"] {
-        let mut clock = ClockFit::default();
-        clock.add(ClockSample { host_time: HostTime(1), offset_us: 0, rtt_us: 2 });
-        machine.know_clock(&HostId::from(host), clock);
-    }
+    know_clocks(&mut machine, 1, 2);
     prepared_on_both(&mut machine);
     for rank in [0, 1] {
         rank_event(&mut machine, 2, rank, &rank_started());
@@ -30,14 +36,7 @@ fn exit_at(t: u64, code: i32, stopped: bool) -> Event {
 }
 
 fn line(rank: u32, t: u64, text: &str) -> Event {
-    let line = LogLine {
-        rank: Rank(rank),
-        stream: Stream::Stderr,
-        offset: 0,
-        text: text.to_owned(),
-        elided: 0,
-        t: Some(HostTime(t)),
-    };
+    let line = LogLine { t: Some(HostTime(t)), ..log_line(rank, text) };
     Event::LogPrinted { line: Arc::new(line) }
 }
 
@@ -46,12 +45,6 @@ fn step(step: u64, start: u64) -> Event {
     let timing =
         StepTiming { step, start: HostTime(start), dur_us: 100_000, loss, samples: 0, spans, hidden_us: 0 };
     Event::StepDone { timing: Arc::new(timing) }
-}
-
-fn finish(machine: &mut RunMachine) -> RunOutcome {
-    let run = machine.id().clone();
-    reply(machine, "a", &Reply::Finished { run: run.clone() });
-    ended(&reply(machine, "b", &Reply::Finished { run })).unwrap()
 }
 
 #[test]
@@ -65,7 +58,7 @@ fn what_is_heard_an_hour_later_comes_in_the_order_of_the_hosts() {
     rank_event(&mut machine, hour + 900_000, 0, &step(40, 8 * SECOND));
     rank_event(&mut machine, hour + 900_000, 0, &exit_at(9 * SECOND + 200_000, 1, false));
     rank_event(&mut machine, hour + 900_000, 1, &exit_at(9 * SECOND + 700_000, 3, false));
-    let outcome = finish(&mut machine);
+    let outcome = finish_all(&mut machine);
     assert_eq!((outcome.root, outcome.code), (Some(Rank(1)), Some(3)), "{}", outcome.summary);
     assert!(outcome.summary.contains("printed an error first: RuntimeError"), "{}", outcome.summary);
 }
@@ -74,15 +67,11 @@ fn what_is_heard_an_hour_later_comes_in_the_order_of_the_hosts() {
 fn two_that_failed_are_ordered_no_finer_than_their_hosts_clocks_are_known() {
     let of_pings = |rtt_us: u32| {
         let mut machine = running();
-        for host in ["a", "b"] {
-            let mut clock = ClockFit::default();
-            clock.add(ClockSample { host_time: HostTime(9 * SECOND), offset_us: 0, rtt_us });
-            machine.know_clock(&HostId::from(host), clock);
-        }
+        know_clocks(&mut machine, 9 * SECOND, rtt_us);
         let at = 9 * SECOND as i64;
         rank_event(&mut machine, at + 120_000, 0, &exit_at(9 * SECOND + 100_000, 1, false));
         rank_event(&mut machine, at + 150_000, 1, &exit_at(9 * SECOND + 120_000, 3, false));
-        finish(&mut machine)
+        finish_all(&mut machine)
     };
     let sure = of_pings(2);
     assert!(sure.root == Some(Rank(0)) && sure.summary.contains("failed first: exit 1"), "{}", sure.summary);
@@ -99,17 +88,13 @@ fn two_that_failed_are_ordered_no_finer_than_their_hosts_clocks_are_known() {
 fn what_two_ranks_printed_is_ordered_no_finer_than_their_hosts_clocks_are_known() {
     let of_pings = |rtt_us: u32| {
         let mut machine = running();
-        for host in ["a", "b"] {
-            let mut clock = ClockFit::default();
-            clock.add(ClockSample { host_time: HostTime(9 * SECOND), offset_us: 0, rtt_us });
-            machine.know_clock(&HostId::from(host), clock);
-        }
+        know_clocks(&mut machine, 9 * SECOND, rtt_us);
         let at = 9 * SECOND as i64;
         rank_event(&mut machine, at, 1, &line(1, 9 * SECOND, "RuntimeError: CUDA error: out of memory"));
         rank_event(&mut machine, at, 0, &line(0, 9 * SECOND + 80_000, "ValueError: bad gradient"));
         rank_event(&mut machine, at + 100_000, 0, &exit_at(9 * SECOND + 100_000, 1, false));
         rank_event(&mut machine, at + 150_000, 1, &exit_at(9 * SECOND + 150_000, 3, false));
-        finish(&mut machine)
+        finish_all(&mut machine)
     };
     assert_eq!(of_pings(2).root, Some(Rank(1)));
     let unsure = of_pings(400_000);
@@ -134,7 +119,7 @@ fn a_host_that_was_rebooted_is_the_cause_though_it_is_back_a_minute_later() {
         cause: Some(crate::domain::run::REBOOTED.to_owned()),
     };
     rank_event(&mut machine, at + minute, 1, &Event::RankExited { exit });
-    let outcome = finish(&mut machine);
+    let outcome = finish_all(&mut machine);
     assert_eq!((outcome.root, outcome.exit_code()), (Some(Rank(1)), 69), "{}", outcome.summary);
     assert_eq!(
         outcome.summary,
@@ -168,6 +153,6 @@ fn what_was_recorded_tells_the_root_cause_after_an_attach_too() {
     let (mut machine, _) = RunMachine::attach(spec(JobKind::Plain), &resume_point, Backfill::Whole, Stamp(8));
     rank_event(&mut machine, 10, 0, &exit_at(10, 1, false));
     rank_event(&mut machine, 20, 1, &exit_at(20, 3, false));
-    let outcome = finish(&mut machine);
+    let outcome = finish_all(&mut machine);
     assert_eq!(outcome.root, Some(Rank(1)), "{}", outcome.summary);
 }

@@ -1,54 +1,26 @@
 //! A run that may be started again, from the first failure to the last word.
 
+use super::super::tests::ended;
 use super::super::*;
-use crate::domain::lease::LeasePlan;
+use crate::domain::fixtures::{host_run, placement, rank_spec, run_spec};
 use crate::domain::options::RunOptions;
-use crate::domain::run::{JobKind, Placement, RankSpec, RefusalClass, Slot, Spool};
+use crate::domain::run::{Placement, RefusalClass};
 
 const T: Stamp = Stamp(1_000_000);
 
 fn machine(max_restarts: u32) -> RunMachine {
-    let place = |(rank, host): (u32, &str)| Placement {
-        rank: Rank(rank),
-        host: HostId::from(host),
-        local_rank: 0,
-        slot: Slot::Cpu { index: 0 },
-        more: Vec::new(),
-    };
     let spec = RunSpec {
-        code: None,
-        id: RunId::new(1, 1),
         name: "again".into(),
-        kind: JobKind::Plain,
-        command: vec!["true".into()],
-        env: BTreeMap::new(),
-        workdir: None,
-        placements: [(0, "a"), (1, "b")].map(place).into(),
         created: T,
         options: RunOptions { max_restarts, ..RunOptions::default() },
+        ..run_spec(vec![placement(0, "a", 0), placement(1, "b", 0)])
     };
     let share = |placement: &Placement| HostRun {
-        engine: None,
-        rendezvous: None,
-        attempt: 0,
         run: spec.id.clone(),
         host: placement.host.clone(),
         name: spec.name.clone(),
-        ranks: vec![RankSpec {
-            rank: placement.rank,
-            argv: Vec::new(),
-            env: BTreeMap::new(),
-            defaults: BTreeMap::new(),
-            cwd: None,
-        }],
         grace_ms: 1000,
-        max_silence_ms: None,
-        python_hooks: crate::domain::options::PythonHooks::Off,
-        traceable: false,
-        run_spec: None,
-        ports: 1,
-        spool: Spool::default(),
-        leases: LeasePlan::default(),
+        ..host_run(vec![rank_spec(placement.rank.0)])
     };
     let shares = spec.placements.iter().map(share).collect();
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
@@ -98,13 +70,6 @@ fn finish(machine: &mut RunMachine) -> Vec<Action> {
 fn restarted(actions: &[Action]) -> Option<(u32, u32, String)> {
     actions.iter().find_map(|action| match action {
         Action::Emit(_, Event::RunRestarted { attempt, of, why, .. }) => Some((*attempt, *of, why.clone())),
-        _ => None,
-    })
-}
-
-fn ended(actions: &[Action]) -> Option<RunOutcome> {
-    actions.iter().find_map(|action| match action {
-        Action::Emit(_, Event::RunEnded { outcome }) => Some(outcome.clone()),
         _ => None,
     })
 }

@@ -1,9 +1,8 @@
 use super::*;
+use crate::domain::fixtures::{host_run, log_line, placement, run_spec};
 use crate::domain::host::LinkState;
-use crate::domain::lease::LeasePlan;
-use crate::domain::log::LogLine;
 use crate::domain::run::JobKind;
-use crate::domain::run::{Placement, RefusalClass, Slot, Spool};
+use crate::domain::run::RefusalClass;
 use crate::wire::message::Refused;
 
 #[path = "attach_tests.rs"]
@@ -14,45 +13,23 @@ mod failing;
 const T: Stamp = Stamp(1_000_000);
 
 fn spec(kind: JobKind) -> RunSpec {
-    let place = |rank, host: &str| Placement {
-        rank: Rank(rank),
-        host: HostId::from(host),
-        local_rank: 0,
-        slot: Slot::Cpu { index: 0 },
-        more: Vec::new(),
-    };
     RunSpec {
-        code: None,
-        id: RunId::new(1, 1),
         name: "digits".into(),
         kind,
         command: vec!["hvtui".into(), "train".into(), "digits".into()],
-        env: BTreeMap::new(),
-        workdir: None,
-        placements: vec![place(0, "a"), place(1, "b")],
         created: T,
-        options: crate::domain::options::RunOptions::default(),
+        ..run_spec(vec![placement(0, "a", 0), placement(1, "b", 0)])
     }
 }
 
 fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
     let spec = spec(kind);
     let plan = |host: &str| HostRun {
-        rendezvous: None,
-        engine: None,
-        attempt: 0,
         run: spec.id.clone(),
         host: HostId::from(host),
         name: spec.name.clone(),
-        ranks: Vec::new(),
         grace_ms: 1000,
-        max_silence_ms: None,
-        python_hooks: crate::domain::options::PythonHooks::Off,
-        traceable: false,
-        run_spec: None,
-        ports: 1,
-        spool: Spool::default(),
-        leases: LeasePlan::default(),
+        ..host_run(Vec::new())
     };
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
     RunMachine::start(spec.clone(), vec![plan("a"), plan("b")], rendezvous, "5ec".into(), T)
@@ -95,7 +72,7 @@ fn stages(actions: &[Action]) -> Vec<(RunStage, Vec<String>)> {
     stages.collect()
 }
 
-fn ended(actions: &[Action]) -> Option<RunOutcome> {
+pub(super) fn ended(actions: &[Action]) -> Option<RunOutcome> {
     actions.iter().find_map(|action| match action {
         Action::Emit(_, Event::RunEnded { outcome }) => Some(outcome.clone()),
         _ => None,
@@ -241,16 +218,7 @@ fn the_first_failure_is_the_root_cause_and_the_rest_is_stopped() {
 
 #[test]
 fn what_ranks_printed_tells_the_root_cause() {
-    let printed = |rank: u32, text: &str| Event::LogPrinted {
-        line: Arc::new(LogLine {
-            rank: Rank(rank),
-            stream: crate::domain::log::Stream::Stderr,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: None,
-        }),
-    };
+    let printed = |rank: u32, text: &str| Event::LogPrinted { line: Arc::new(log_line(rank, text)) };
     let (mut machine, _) = started(JobKind::Plain);
     prepared_on_both(&mut machine);
     rank_event(&mut machine, 2, 0, &rank_started());

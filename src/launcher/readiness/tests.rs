@@ -1,5 +1,6 @@
 use super::*;
 use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::fixtures::host_info;
 use crate::domain::gpu::{GpuInfo, Reading};
 use crate::domain::host::HostInfo;
 use crate::domain::time::Stamp;
@@ -11,28 +12,7 @@ fn config(name: &str) -> HostConfig {
 }
 
 fn info(cpus: u32) -> HostInfo {
-    HostInfo {
-        hostname: "x".into(),
-        kernel: "6".into(),
-        arch: "x86_64".into(),
-        user: "u".into(),
-        cpus,
-        memory_total: Reading::Unsupported,
-        boot_id: "b".into(),
-        agent_version: "0".into(),
-        agent_build: None,
-        banner: None,
-        login: None,
-        addresses: Vec::new(),
-        ssh_server_address: None,
-        ssh_client_address: None,
-        gpus: Vec::new(),
-        gpu_absence: None,
-        driver: Reading::Unsupported,
-        cuda_driver: Reading::Unsupported,
-        nccl: Reading::Unsupported,
-        topology: None,
-    }
+    HostInfo { cpus, ..host_info() }
 }
 
 fn tell(world: &mut World, host: &str, event: Event) {

@@ -113,19 +113,13 @@ impl GpuNumbers {
 mod tests {
     use super::*;
     use crate::domain::event::Origin;
+    use crate::domain::fixtures::host_sample;
     use crate::domain::host::HostSample;
     use crate::domain::ids::HostId;
     use crate::domain::time::Stamp;
 
     fn sampled(seq: u64, gpus: Vec<GpuSample>) -> Envelope {
-        let sample = HostSample {
-            cpu_percent: Reading::Unsupported,
-            memory_used: Reading::Unsupported,
-            load: Reading::Unsupported,
-            net_rx: Reading::Unsupported,
-            net_tx: Reading::Unsupported,
-            gpus,
-        };
+        let sample = HostSample { gpus, ..host_sample() };
         let event = Event::HostSampled { sample: Arc::new(sample) };
         Envelope { seq, at: Stamp(seq as i64), origin: Origin::Host(HostId::from("a")), event }
     }

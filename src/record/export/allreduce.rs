@@ -140,8 +140,8 @@ fn arrival(id: TrainerId, timing: &StepTiming, step: Span) -> Option<Arrival> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::step_timing;
     use crate::domain::ids::Rank;
-    use crate::domain::time::HostTime;
     use crate::domain::timing::PhaseSpan;
 
     fn timing(step: u64, spans: &[(Phase, u32, u32)]) -> StepTiming {
@@ -150,15 +150,7 @@ mod tests {
             start_us: *start_us,
             dur_us: *dur_us,
         };
-        StepTiming {
-            step,
-            start: HostTime(0),
-            dur_us: 100,
-            loss: None,
-            samples: 0,
-            spans: spans.iter().map(span).collect(),
-            hidden_us: 0,
-        }
+        StepTiming { spans: spans.iter().map(span).collect(), ..step_timing(step, 100) }
     }
 
     #[test]

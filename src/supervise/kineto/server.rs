@@ -279,44 +279,17 @@ fn place(environment: &[u8], run: &HostRun) -> Option<(Rank, Option<u32>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
 
     use super::*;
-    use crate::domain::ids::{HostId, RunId};
-    use crate::domain::lease::LeasePlan;
-    use crate::domain::options::PythonHooks;
-    use crate::domain::run::{RankSpec, Spool};
+    use crate::domain::fixtures::{host_run, rank_spec};
     use crate::domain::time::HostTime;
     use crate::domain::trace::{StepProgress, TraceSpan, TraceStart};
     use crate::supervise::kineto::{ask, known};
 
     fn run() -> HostRun {
-        let rank = |rank| RankSpec {
-            rank: Rank(rank),
-            argv: Vec::new(),
-            env: BTreeMap::new(),
-            defaults: BTreeMap::new(),
-            cwd: None,
-        };
-        HostRun {
-            rendezvous: None,
-            engine: None,
-            attempt: 0,
-            run: RunId::new(1, 1),
-            host: HostId::from("a"),
-            name: "test".to_owned(),
-            ranks: vec![rank(0), rank(3)],
-            grace_ms: 1,
-            max_silence_ms: None,
-            python_hooks: PythonHooks::Off,
-            traceable: true,
-            spool: Spool::default(),
-            leases: LeasePlan::default(),
-            run_spec: None,
-            ports: 0,
-        }
+        HostRun { traceable: true, ports: 0, ..host_run(vec![rank_spec(0), rank_spec(3)]) }
     }
 
     /// What libkineto does, in a process of its own: sends the pid that it is told, or its own, and prints the answer.

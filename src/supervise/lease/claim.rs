@@ -91,7 +91,7 @@ fn beside_slices(dir: &LeaseDir, whole: &GpuUuid) -> Result<OwnedFd, LeaseError>
         // It was given back just now, or a process that was forked meanwhile has a copy of it for a moment.
         std::thread::sleep(NOTE_PAUSE);
     }
-    Err(LeaseError::Busy(look::named(dir, vec![look::unknown(whole)])))
+    Err(LeaseError::Busy(look::named(dir, vec![Lease::unknown(whole.clone())])))
 }
 
 /// Takes a GPU's lock and its name: two locks, of which each excludes others where the other one can't. Of a slice the
@@ -140,7 +140,7 @@ fn hold(
             }
             None => {
                 let other = of_whole.or(unseen).or_else(|| look::in_common(dir, gpu));
-                break other.unwrap_or_else(|| look::unknown(gpu));
+                break other.unwrap_or_else(|| Lease::unknown(gpu.clone()));
             }
         }
     };

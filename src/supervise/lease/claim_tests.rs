@@ -2,7 +2,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use super::*;
-use crate::domain::ids::{HostId, RunId};
+use crate::domain::fixtures::host_run;
+use crate::domain::ids::RunId;
 use crate::domain::lease::LeasePlan;
 use crate::domain::time::HostTime;
 use crate::supervise::lease::check;
@@ -18,21 +19,10 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
     let held = gpus.iter().map(|gpu| GpuUuid::from(*gpu)).zip((0..).map(Rank)).collect();
     HostRun {
-        rendezvous: None,
-        engine: None,
-        attempt: 0,
         run: RunId::new(1, run),
-        host: HostId::from("a"),
         name: "mnist".to_owned(),
-        ranks: Vec::new(),
-        grace_ms: 1,
-        max_silence_ms: None,
-        python_hooks: crate::domain::options::PythonHooks::Off,
-        traceable: false,
-        run_spec: None,
-        ports: 1,
-        spool: crate::domain::run::Spool::default(),
         leases: LeasePlan { dir: dir.to_str().map(str::to_owned), held, ..LeasePlan::default() },
+        ..host_run(Vec::new())
     }
 }
 
@@ -173,7 +163,7 @@ fn of_who_took_a_lock_and_has_ended_that_is_told_and_no_other_process_is_named()
 #[test]
 fn a_holder_that_is_no_run_comes_with_what_to_do() {
     let words = |user: Option<&str>, pid, run| {
-        let lease = Lease { user: user.map(str::to_owned), pid, run, ..look::unknown(&GpuUuid::from("G")) };
+        let lease = Lease { user: user.map(str::to_owned), pid, run, ..Lease::unknown("G") };
         LeaseError::Busy(vec![lease]).to_string()
     };
     assert!(

@@ -79,22 +79,6 @@ pub fn check(spec: &HostRun) -> Result<(), LeaseError> {
     Err(LeaseError::Busy(named(&dir, held)))
 }
 
-/// A lease of which nothing is known.
-pub(super) fn unknown(gpu: &GpuUuid) -> Lease {
-    let gpu = gpu.clone();
-    Lease {
-        gpu,
-        user: None,
-        own: false,
-        pid: None,
-        command: None,
-        run: None,
-        name: None,
-        rank: None,
-        since: None,
-    }
-}
-
 fn names(dir: &LeaseDir) -> Vec<String> {
     let Ok(entries) = Dir::read_from(&dir.fd) else { return Vec::new() };
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()));
@@ -161,11 +145,12 @@ pub(super) fn by_pid(gpu: &GpuUuid, file: &LockFile, pid: u32, is_anothers: bool
     }
     // The kernel tells who took it. That process may have left it to another one, and its number may be another's.
     if file.is_locked_by(pid).is_ok_and(|has| !has) {
-        return unknown(gpu);
+        return Lease::unknown(gpu.clone());
     }
     let uid = note::uid_of(pid);
     let command = uid.and_then(|_| locker::command(pid));
-    Lease { user: uid.map(user_name), own: uid == Some(own_uid()), pid: Some(pid), command, ..unknown(gpu) }
+    let (user, own) = (uid.map(user_name), uid == Some(own_uid()));
+    Lease { user, own, pid: Some(pid), command, ..Lease::unknown(gpu.clone()) }
 }
 
 /// Whether no process has this number, as far as this one may see: in the kernel's list it stays with a lock that was left to another

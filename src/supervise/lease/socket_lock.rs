@@ -17,7 +17,6 @@ use rustix::net::{
 
 use super::LeaseError;
 use super::claim::own_uid;
-use super::look;
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, Rank, RunId};
 use crate::domain::lease::Lease;
@@ -64,7 +63,7 @@ pub(super) fn take(
     Ok(match (taken, in_the_way) {
         (Some(socket), None) => Ok(socket),
         (_, Some((gpu, uid))) => Err(lease(gpu, uid)),
-        (None, None) => Err(look::unknown(gpu)),
+        (None, None) => Err(Lease::unknown(gpu.clone())),
     })
 }
 
@@ -94,7 +93,7 @@ pub(super) fn is(descriptor: impl AsFd, name: &str) -> bool {
 
 /// What the kernel alone tells of a holder.
 pub(super) fn lease(gpu: &GpuUuid, uid: Option<u32>) -> Lease {
-    Lease { user: uid.map(user_name), own: uid == Some(own_uid()), ..look::unknown(gpu) }
+    Lease { user: uid.map(user_name), own: uid == Some(own_uid()), ..Lease::unknown(gpu.clone()) }
 }
 
 /// The uid of a name's holder, where the kernel tells it.

@@ -175,11 +175,10 @@ pub fn memory_share(sample: &GpuSample) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
+    use crate::domain::fixtures::{host_run_status, rank_exit, run_spec};
     use crate::domain::ids::Rank;
-    use crate::domain::run::{JobKind, RankExit, RunSpec, RunStage};
+    use crate::domain::run::{RankExit, RunSpec};
     use crate::domain::run_status::HostRunStatus;
     use crate::domain::time::{HostTime, Stamp};
 
@@ -195,35 +194,22 @@ mod tests {
         };
         let cpu = |index| Slot::Cpu { index };
         let spec = RunSpec {
-            code: None,
             id: run.clone(),
             name: "theirs".to_owned(),
-            kind: JobKind::Plain,
-            command: vec!["true".to_owned()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: vec![
+            created: Stamp(1),
+            ..run_spec(vec![
                 place(0, "their-a", cpu(0)),
                 place(1, "their-a", cpu(1)),
                 place(2, "b", cpu(0)),
                 place(3, "their-a", Slot::Gpu { index: 0, uuid: "GPU-0".into() }),
-            ],
-            created: Stamp(1),
-            options: crate::domain::options::RunOptions::default(),
+            ])
         };
         let share = |host: &str, live| HostRunStatus {
             run: run.clone(),
             host: host.into(),
             name: spec.name.clone(),
-            ranks: Vec::new(),
-            stage: RunStage::Training,
-            supervised: live,
-            live,
-            stop: None,
-            started: Vec::new(),
-            exits: BTreeMap::new(),
             spec: Some(Box::new(spec.clone())),
-            quiet_s: None,
+            ..host_run_status(live)
         };
         let mut model = Model::live(Vec::new(), Stamp(1), 0);
         let (a, b) = (HostId::from("a"), HostId::from("b"));
@@ -231,14 +217,7 @@ mod tests {
         model.inventory.take(&b, vec![share("b", false)], true);
         let taken = |model: &Model| [Leases::of(model).cpus(&a), Leases::of(model).cpus(&b)];
         assert_eq!(taken(&model), [2, 0], "under the name that the host has here; ended ones take none");
-        let exit = RankExit {
-            code: Some(0),
-            signal: None,
-            t: HostTime(1),
-            error: None,
-            stopped: false,
-            cause: None,
-        };
+        let exit = RankExit { t: HostTime(1), ..rank_exit(0) };
         let mut one_left = share("their-a", true);
         one_left.exits.insert(Rank(1), exit);
         model.inventory.take(&a, vec![one_left], true);

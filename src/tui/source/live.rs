@@ -429,37 +429,29 @@ impl Live {
     }
 }
 
+/// What the replay that is open tells next; pending where none is. Cancel-safe.
+async fn advance(replay: &mut Option<Replay>) -> Vec<Msg> {
+    match replay {
+        Some(replay) => replay.advance().await,
+        None => std::future::pending().await,
+    }
+}
+
 impl EventSource for Live {
     async fn next(&mut self, most: usize) -> Vec<Msg> {
         while self.queue.is_empty() {
-            if let Some(replay) = &mut self.replay {
-                tokio::select! {
-                    messages = replay.advance() => self.queue.extend(messages),
-                    told = self.recorded.next() => self.told(told),
-                    filed = self.files.next() => self.filed(filed),
-                    finished = self.finishing.next() => self.finished(finished),
-                    Some(asked) = self.questions.recv() => self.ask(asked),
-                    notices = self.tracing.next() => self.look_at_trace(notices),
-                    why = self.alerts.failure() => self.notice(Level::Warning, why),
-                    due = self.preflights.next() => self.preflight(due),
-                    (asking, found) = self.checkups.due() => {
-                        self.check(asking);
-                        self.checked(found);
-                    }
-                }
-            } else {
-                tokio::select! {
-                    told = self.recorded.next() => self.told(told),
-                    filed = self.files.next() => self.filed(filed),
-                    finished = self.finishing.next() => self.finished(finished),
-                    Some(asked) = self.questions.recv() => self.ask(asked),
-                    notices = self.tracing.next() => self.look_at_trace(notices),
-                    why = self.alerts.failure() => self.notice(Level::Warning, why),
-                    due = self.preflights.next() => self.preflight(due),
-                    (asking, found) = self.checkups.due() => {
-                        self.check(asking);
-                        self.checked(found);
-                    }
+            tokio::select! {
+                messages = advance(&mut self.replay) => self.queue.extend(messages),
+                told = self.recorded.next() => self.told(told),
+                filed = self.files.next() => self.filed(filed),
+                finished = self.finishing.next() => self.finished(finished),
+                Some(asked) = self.questions.recv() => self.ask(asked),
+                notices = self.tracing.next() => self.look_at_trace(notices),
+                why = self.alerts.failure() => self.notice(Level::Warning, why),
+                due = self.preflights.next() => self.preflight(due),
+                (asking, found) = self.checkups.due() => {
+                    self.check(asking);
+                    self.checked(found);
                 }
             }
         }

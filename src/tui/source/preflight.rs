@@ -70,25 +70,13 @@ impl Preflights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::RunId;
-    use crate::domain::options::RunOptions;
-    use crate::domain::run::{JobKind, RunSpec};
+    use crate::domain::fixtures::run_spec;
+    use crate::domain::run::RunSpec;
     use crate::domain::time::Stamp;
     use crate::launch::plan::Rendezvous;
 
     fn plan() -> Arc<LaunchPlan> {
-        let spec = RunSpec {
-            code: None,
-            id: RunId::new(1, 1),
-            name: "digits".into(),
-            kind: JobKind::Plain,
-            command: vec!["true".into()],
-            env: std::collections::BTreeMap::new(),
-            workdir: None,
-            placements: Vec::new(),
-            created: Stamp(1),
-            options: RunOptions::default(),
-        };
+        let spec = RunSpec { name: "digits".into(), created: Stamp(1), ..run_spec(Vec::new()) };
         let master = std::net::IpAddr::from([127, 0, 0, 1]);
         let rendezvous = Rendezvous { bind: std::collections::BTreeMap::new(), master };
         Arc::new(LaunchPlan {

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,10 +7,10 @@ use rustix::fs::{CWD, FileType, Mode};
 use super::*;
 use crate::domain::analysis::fixtures;
 use crate::domain::clock_fit::ClockSample;
+use crate::domain::fixtures::{placement, run_spec};
 use crate::domain::ids::Rank;
-use crate::domain::options::RunOptions;
 use crate::domain::outcome::{RunEnd, RunOutcome};
-use crate::domain::run::{JobKind, Placement, RankExit, Slot};
+use crate::domain::run::RankExit;
 use crate::domain::time::HostTime;
 use crate::record::Reader;
 use crate::tui::source::finishing::Finishing;
@@ -46,22 +45,10 @@ impl Still {
 
     fn spec(&self) -> RunSpec {
         RunSpec {
-            code: None,
             id: self.run.clone(),
             name: "still".into(),
-            kind: JobKind::Plain,
-            command: vec!["true".into()],
-            env: BTreeMap::new(),
-            workdir: None,
-            placements: vec![Placement {
-                rank: Rank(0),
-                host: HostId::from("a"),
-                local_rank: 0,
-                slot: Slot::Cpu { index: 0 },
-                more: Vec::new(),
-            }],
             created: Stamp(1),
-            options: RunOptions::default(),
+            ..run_spec(vec![placement(0, "a", 0)])
         }
     }
 

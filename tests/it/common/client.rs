@@ -30,6 +30,13 @@ impl<'a> Client<'a> {
         client
     }
 
+    /// The same with two CPU slots each.
+    pub(crate) fn of_two_slots(cluster: &'a Cluster) -> Self {
+        let client = Self::new(cluster);
+        client.write("hosts.toml", &cluster.hosts_toml(2));
+        client
+    }
+
     /// A file under the home directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
@@ -64,6 +71,28 @@ impl<'a> Client<'a> {
             err: text(&out.stderr),
         }
     }
+}
+
+/// Runs a line behind `hvtui run`.
+pub(crate) fn run(client: &Client<'_>, line: &str) -> Ended {
+    let words = shlex::split(line).expect("words");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    client.run(&[&["run"], words.as_slice()].concat())
+}
+
+/// The id of this person's only run.
+pub(crate) fn only_run(client: &Client<'_>) -> String {
+    let listed = client.run(&["runs", "--json", "--local"]);
+    let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
+    all[0]["spec"]["id"].as_str().expect("an id").to_owned()
+}
+
+/// The lines that the ranks printed, in the order of the ranks.
+pub(crate) fn printed(ended: &Ended) -> Vec<String> {
+    let mut lines: Vec<String> = ended.out.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
 }
 
 /// A command that has ended.

@@ -30,6 +30,14 @@ pub(crate) fn assert_nothing(cluster: &Cluster, host: &str, run: &str) {
     });
 }
 
+/// The same of both hosts of a cluster.
+#[track_caller]
+pub(crate) fn assert_nothing_on_two(cluster: &Cluster, run: &str) {
+    for host in ["n1", "n2"] {
+        assert_nothing(cluster, host, run);
+    }
+}
+
 /// What is on a host that must not be found there once this run and all others are over.
 pub(crate) fn on(cluster: &Cluster, host: &str, run: &str) -> Vec<String> {
     let root = PathBuf::from(format!("/proc/{}/root", cluster.pid(host)));

@@ -1,6 +1,6 @@
 //! A real OpenSSH server on 127.0.0.1 with keys, a home and a log of its own, for one test.
 
-#![expect(clippy::print_stderr, reason = "a fixture says why it is skipped")]
+#![expect(clippy::print_stderr, reason = "the log of a test that has failed")]
 
 use std::fmt::Write;
 use std::fs;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::cluster::skip;
 use super::in_time::{OutputInTime, StatusInTime};
 
 /// A running sshd. Ends with the value; its log is printed if the test fails.
@@ -16,12 +17,6 @@ pub(crate) struct Sshd {
     child: Child,
     folder: tempfile::TempDir,
     pub(crate) port: u16,
-}
-
-/// Says that a test can't run here; under `HVTUI_TESTS_STRICT=1` that is a failure.
-pub(crate) fn skip(why: &str) {
-    assert!(std::env::var("HVTUI_TESTS_STRICT").as_deref() != Ok("1"), "missing for this test: {why}");
-    eprintln!("skipped: {why}");
 }
 
 /// Where a program is, also outside a user's PATH.

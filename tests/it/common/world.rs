@@ -28,7 +28,7 @@ use hvtui::domain::waiting::Waiting;
 use hvtui::domain::world::World;
 use hvtui::launch::error::{LaunchError, LaunchFault};
 use hvtui::launch::plan::{LaunchPlan, Rendezvous};
-use hvtui::tui::core::Msg;
+use hvtui::tui::core::{Effect, Key, KeyCode, Msg};
 use hvtui::tui::screens::{HostEntry, Mode, Model, update};
 
 /// 2026-11-21 14:30:00 UTC.
@@ -86,6 +86,32 @@ pub(crate) fn run_id() -> RunId {
     RunId::new(1_795_271_400_000, 0x7_1234_5678_9abc_def7)
 }
 
+/// Presses the keys of these characters, enter for a line end; what they ask for.
+pub(crate) fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    let code = |c: char| if c == '\n' { Key::plain(KeyCode::Enter) } else { Key::char(c) };
+    keys.chars().flat_map(|c| story.send(Msg::Key(code(c)))).collect()
+}
+
+/// Presses a key; what it asks for.
+pub(crate) fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(code)))
+}
+
+/// A recording from [`START`] to `end`, of which a moment is shown.
+pub(crate) fn playback_state(playhead: Stamp, end: Stamp) -> PlaybackState {
+    PlaybackState {
+        start: START,
+        end,
+        playhead,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+        lost: Vec::new(),
+        growing: false,
+    }
+}
+
 impl Story {
     pub(crate) fn new(hosts: &[&str]) -> Self {
         let entries = hosts
@@ -108,7 +134,7 @@ impl Story {
         }
     }
 
-    pub(crate) fn send(&mut self, msg: Msg) -> Vec<hvtui::tui::core::Effect> {
+    pub(crate) fn send(&mut self, msg: Msg) -> Vec<Effect> {
         update(&mut self.model, msg)
     }
 
@@ -197,7 +223,7 @@ impl Story {
 
     /// A ping to a host says that its clock is ahead of what the others say by so much.
     pub(crate) fn clock(&mut self, name: &str, ahead_us: i64) -> &mut Self {
-        let host_time = HostTime((self.at.0 - CLOCK_OFFSET) as u64);
+        let host_time = self.host_time();
         let sample = ClockSample { host_time, offset_us: CLOCK_OFFSET + ahead_us, rtt_us: 640 };
         self.tell(Origin::Host(host(name)), Event::ClockSampled { sample })
     }
@@ -304,40 +330,23 @@ impl Story {
     }
 
     pub(crate) fn log(&mut self, rank: u32, text: &str) -> &mut Self {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stdout,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: Some(HostTime((self.at.0 - CLOCK_OFFSET) as u64)),
-        };
+        let line = LogLine { stream: Stream::Stdout, t: Some(self.host_time()), ..error_line(rank, text) };
         self.rank(rank, Event::LogPrinted { line: Arc::new(line) })
     }
 
     /// A line of standard error that has not ended yet.
     pub(crate) fn unfinished(&mut self, rank: u32, text: &str) -> &mut Self {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stderr,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: Some(HostTime((self.at.0 - CLOCK_OFFSET) as u64)),
-        };
+        let line = LogLine { t: Some(self.host_time()), ..error_line(rank, text) };
         self.rank(rank, Event::LogUnfinished { line: Arc::new(line) })
     }
 
     pub(crate) fn error_log(&mut self, rank: u32, text: &str) -> &mut Self {
-        let line = LogLine {
-            rank: Rank(rank),
-            stream: Stream::Stderr,
-            offset: 0,
-            text: text.to_owned(),
-            elided: 0,
-            t: None,
-        };
-        self.rank(rank, Event::LogPrinted { line: Arc::new(line) })
+        self.rank(rank, Event::LogPrinted { line: Arc::new(error_line(rank, text)) })
+    }
+
+    /// Now, on the clock of a host.
+    fn host_time(&self) -> HostTime {
+        HostTime((self.at.0 - CLOCK_OFFSET) as u64)
     }
 
     /// One step of one rank that begins `ago_us` ago; phases in the order of [`Phase::ALL`].
@@ -387,6 +396,12 @@ impl Story {
     }
 }
 
+/// A line of standard error, of which no host tells when it was printed.
+pub(crate) fn error_line(rank: u32, text: &str) -> LogLine {
+    let (stream, text) = (Stream::Stderr, text.to_owned());
+    LogLine { rank: Rank(rank), stream, offset: 0, text, elided: 0, t: None }
+}
+
 pub(crate) fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp) -> RunSpec {
     let mut placements: Vec<Placement> = Vec::new();
     for (rank, (name, slot)) in (0..).zip(slots) {
@@ -413,13 +428,13 @@ pub(crate) fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp
     }
 }
 
-/// A plan of a run, as the Launch screen shows it.
 /// The answer to a launch whose slots are held, in these words.
 pub(crate) fn taken(held: &str) -> LaunchError {
     LaunchError::new(LaunchFault::Busy(held.to_owned()), format!("{held}: wait with --wait"))
 }
 
-pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
+/// A plan of a run, as the Launch screen shows it.
+pub(crate) fn plan(spec: RunSpec) -> Arc<LaunchPlan> {
     let world = spec.world().to_string();
     let rank = |placement: &Placement| {
         let env = [
@@ -458,7 +473,12 @@ pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
     let hosts: Vec<HostRun> = spec.hosts().into_iter().map(share).collect();
     let rendezvous = Rendezvous { bind: BTreeMap::new(), master: [10, 0, 0, 11].into() };
     let lease_order = spec.hosts();
-    std::sync::Arc::new(LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: Vec::new() })
+    Arc::new(LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: Vec::new() })
+}
+
+/// A plan of a run on one GPU.
+pub(crate) fn any_plan() -> Arc<LaunchPlan> {
+    plan(spec(run_id(), "digits", &gpu_slots(&[("gpu-a", 2)]), START))
 }
 
 pub(crate) fn gpu_slots(picks: &[(&'static str, u32)]) -> Vec<(&'static str, Slot)> {

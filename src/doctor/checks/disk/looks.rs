@@ -3,7 +3,6 @@
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -13,32 +12,15 @@ use rustix::io::Errno;
 
 use super::Role;
 use crate::clock;
+use crate::doctor::under_way::Places;
 
 /// Looks that may be under way, those that hang at a file server among them.
 const MOST: usize = 32;
 
-/// How many are.
-static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+static UNDER_WAY: Places = Places::new(MOST);
 
 /// Links that the kernel goes through for one path.
 const MOST_LINKS: u32 = 40;
-
-/// One of them; it is none any more when this goes.
-struct UnderWay;
-
-impl UnderWay {
-    /// `None` where there are too many.
-    fn begin() -> Option<Self> {
-        let under_way = Self;
-        (UNDER_WAY.fetch_add(1, Ordering::Relaxed) < MOST).then_some(under_way)
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The folder that counts, and its file system.
 pub(super) type Answer = io::Result<(PathBuf, StatVfs)>;
@@ -68,7 +50,7 @@ pub(super) fn looks(
     let (tell, told) = mpsc::channel();
     let mut looked: Vec<Looked> = folders.iter().map(|_| Looked::Untried).collect();
     for (at, (role, path)) in folders.iter().enumerate() {
-        let Some(under_way) = UnderWay::begin() else { continue };
+        let Some(under_way) = UNDER_WAY.take() else { continue };
         let (role, there, tell, look) = (*role, path.clone(), tell.clone(), look.clone());
         let body = move || {
             // it may be waited for no more

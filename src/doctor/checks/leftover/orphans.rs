@@ -213,6 +213,7 @@ fn ending(ranks: &[&Orphan]) -> (String, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::host_sample;
     use crate::domain::gpu::{GpuProcess, GpuSample, Reading};
     use crate::domain::preflight::Mark;
     use crate::procs::identity::Stat;
@@ -345,11 +346,6 @@ mod tests {
     fn ranks_are_told_with_what_ends_them_and_others_where_they_hold_a_gpu() {
         let orphan = |pid, is_rank| Orphan { pid, start: 7, name: "python3".to_owned(), is_rank };
         let sample = |pid, start| HostSample {
-            cpu_percent: Reading::Unsupported,
-            memory_used: Reading::Unsupported,
-            load: Reading::Unsupported,
-            net_rx: Reading::Unsupported,
-            net_tx: Reading::Unsupported,
             gpus: vec![GpuSample {
                 processes: Reading::Value(vec![GpuProcess {
                     start_ticks: start,
@@ -357,6 +353,7 @@ mod tests {
                 }]),
                 ..GpuSample::failed(0, "unknown")
             }],
+            ..host_sample()
         };
         let ranks = judge(&[orphan(71, true), orphan(72, true), orphan(73, false)], None).unwrap();
         let words = "2 ranks of no run have lost their launcher (python3): pid 71 72";

@@ -1,9 +1,10 @@
 //! Alerts of runs: GPUs that are held and idle, processes beside a run, hangs, failures, full disks.
 
 use super::*;
-use crate::domain::log::{LogLine, Stream};
+use crate::domain::fixtures::log_line;
 use crate::domain::note::what;
 use crate::domain::run::RunStage;
+use crate::domain::time::HostTime;
 use crate::domain::waiting::Waiting;
 
 #[test]
@@ -191,14 +192,7 @@ fn the_rank_that_failed_first_is_told_alone() {
 fn a_later_cause_takes_the_place_of_the_one_that_was_told_in_the_same_attempt() {
     let mut script = Script::new();
     let run = script.run();
-    let line = LogLine {
-        rank: Rank(0),
-        stream: Stream::Stderr,
-        offset: 0,
-        text: "EOFError".to_owned(),
-        elided: 0,
-        t: None,
-    };
+    let line = log_line(0, "EOFError");
     script.now = 5;
     script.tell(Origin::Rank(run.clone(), Rank(0)), Event::LogPrinted { line: Arc::new(line) });
     script.tell(Origin::Rank(run.clone(), Rank(0)), Event::RankExited { exit: exit(1, false) });

@@ -187,8 +187,8 @@ mod tests {
     use super::*;
     use crate::domain::analysis::fixtures::{START, spec, timing};
     use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::fixtures::step_timing;
     use crate::domain::ids::RunId;
-    use crate::domain::time::HostTime;
     use crate::domain::timing::PhaseSpan;
     use crate::domain::world::World;
 
@@ -228,16 +228,13 @@ mod tests {
     #[test]
     fn sums_are_of_the_newest_steps_that_tell_what_is_asked() {
         let step = |number, dur_us, hidden_us, spans: &[(Phase, u32)]| StepTiming {
-            step: number,
-            start: HostTime(0),
-            dur_us,
-            loss: None,
             samples: 1,
             spans: spans
                 .iter()
                 .map(|(phase, dur_us)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us })
                 .collect(),
             hidden_us,
+            ..step_timing(number, dur_us)
         };
         let old = (1..=9).map(|number| step(number, 9_000_000, 9, &[(Phase::Wait, 9_000)]));
         let plain = (10..=19).map(|number| step(number, 1_000, 0, &[]));

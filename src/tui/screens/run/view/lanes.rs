@@ -536,19 +536,12 @@ fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::step_timing;
     use crate::domain::timing::PhaseSpan;
 
     fn step(spans: &[(Phase, u32)]) -> StepTiming {
         let span = |(phase, dur_us): &(Phase, u32)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us };
-        StepTiming {
-            step: 1,
-            start: HostTime(0),
-            dur_us: 100,
-            loss: None,
-            samples: 0,
-            spans: spans.iter().map(span).collect(),
-            hidden_us: 0,
-        }
+        StepTiming { spans: spans.iter().map(span).collect(), ..step_timing(1, 100) }
     }
 
     #[test]
