@@ -173,7 +173,7 @@ fn test_sources() -> String {
     let mut folders = vec![root().join("tests")];
     while let Some(folder) = folders.pop() {
         for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if path.is_dir() && !path.ends_with("fuzz/target") {
+            if path.is_dir() && !path.ends_with("fuzz/target") && !path.ends_with("loom/target") {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "rs") {
                 text.push_str(&std::fs::read_to_string(&path).unwrap());

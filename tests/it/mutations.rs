@@ -48,6 +48,24 @@ struct Module {
     only: Vec<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoomList {
+    fault: Vec<LoomFault>,
+}
+
+/// A fault that `tests/loom/run --faults` plants.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoomFault {
+    name: String,
+    file: String,
+    around: Option<String>,
+    find: String,
+    replace: String,
+    models: Vec<String>,
+}
+
 /// Every source file below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -121,6 +139,30 @@ fn every_planted_fault_still_finds_its_place() {
     }
     assert!(list.fault.len() >= 30, "{} faults", list.fault.len());
     assert!(wrong.is_empty(), "tests/mutations/faults.toml:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_fault_for_loom_still_finds_its_place_and_its_models() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list: LoomList = toml::from_str(include_str!("../loom/faults.toml")).unwrap();
+    let models = include_str!("../loom/src/collective/shm/models.rs");
+    let mut wrong = Vec::new();
+    for LoomFault { name, file, around, find, replace, models: named } in &list.fault {
+        let text = std::fs::read_to_string(root.join(file)).unwrap_or_default();
+        let around = around.as_ref().unwrap_or(find);
+        for (what, within) in [(around, &text), (find, around)] {
+            let count = within.matches(what.as_str()).count();
+            if count != 1 {
+                wrong.push(format!("{name}: {file} has {what:?} {count} times, not once"));
+            }
+        }
+        if named.is_empty() || find == replace {
+            wrong.push(format!("{name}: names no model, or changes nothing"));
+        }
+        let absent = named.iter().filter(|model| !models.contains(&format!("(\"{model}\", ")));
+        wrong.extend(absent.map(|model| format!("{name}: there is no model {model}")));
+    }
+    assert!(wrong.is_empty(), "tests/loom/faults.toml:\n{}", wrong.join("\n"));
 }
 
 #[test]

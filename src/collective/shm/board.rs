@@ -13,15 +13,13 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::machine::{self, AtomicU32, AtomicU64, CHUNK, Ordering};
 use super::mapping::{self, Mapping};
-use super::wait::{self, Flag};
+use super::wait::Flag;
 
 /// The most bytes that travel with a call.
 pub(in crate::collective) const SMALL: usize = 64 << 10;
-/// The bytes of a chunk.
-pub(in crate::collective) const CHUNK: usize = 256 << 10;
 
 /// What one rank says; equal on all ranks but for `place`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +104,7 @@ impl Board {
     }
 
     fn choose_fences(&self) {
-        if !wait::allow_barriers() {
+        if !machine::allow_barriers() {
             self.head().fences.store(1, Ordering::SeqCst);
         }
     }

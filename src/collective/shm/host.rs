@@ -7,6 +7,7 @@ use super::super::error::CollectiveError;
 use super::super::kernels::{self, Finish};
 use super::arena::{Arena, Block, View};
 use super::board::{Board, OpDescriptor, PRIVATE, SMALL};
+use super::machine::copy;
 use super::wait::{Flag, Patience};
 
 /// Called every 20 ms while a rank waits: whether the group still lives.
@@ -83,7 +84,7 @@ impl Host {
         self.arena.withdraw(start, bytes);
     }
 
-    /// The group is broken: who waits on this host looks around at once.
+    /// The group is broken: who sleeps on this host looks around at once; who is just about to, when it next wakes.
     pub(in crate::collective) fn wake_all(&self) {
         self.board.wake_all();
     }
@@ -104,7 +105,7 @@ impl Host {
             // still, by the rule of turns.
             unsafe {
                 let to = self.board.small(self.me, step, small.len());
-                to.copy_from_nonoverlapping(small.as_ptr(), small.len());
+                copy(small.as_ptr(), to, small.len());
             }
         }
         self.board.publish(self.me, step, descriptor);
@@ -179,7 +180,7 @@ impl Host {
         // SAFETY: as in `reduce_small`.
         unsafe {
             let source = self.small_of(rank, bytes).add(from);
-            target.as_mut_ptr().copy_from_nonoverlapping(source, target.len());
+            copy(source, target.as_mut_ptr(), target.len());
         }
     }
 
@@ -243,7 +244,7 @@ impl Host {
             // this step's call.
             unsafe {
                 let to = self.board.results(0, self.step as usize);
-                to.copy_from_nonoverlapping(small.as_ptr(), small.len());
+                copy(small.as_ptr(), to, small.len());
             }
         }
         self.board.go().raise(self.step, self.fence);
@@ -260,9 +261,7 @@ impl Host {
         assert!(small.len() <= SMALL);
         // SAFETY: the leader wrote it before it raised the flag, and writes there again two steps later.
         unsafe {
-            small
-                .as_mut_ptr()
-                .copy_from_nonoverlapping(self.board.results(0, self.step as usize), small.len());
+            copy(self.board.results(0, self.step as usize), small.as_mut_ptr(), small.len());
         }
         Ok(())
     }

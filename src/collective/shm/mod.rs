@@ -6,6 +6,7 @@ mod host;
 mod identity;
 mod join;
 mod life;
+mod machine;
 mod mapping;
 mod moves;
 mod wait;

@@ -13,8 +13,8 @@ use super::super::communicator::chunk;
 use super::super::element::{DType, Reduce};
 use super::super::error::CollectiveError;
 use super::super::kernels::{self, Finish};
-use super::board::CHUNK;
 use super::host::{Host, Look, constant};
+use super::machine::{CHUNK, copy};
 
 /// Parts of a buffer are cut at whole cache lines, so that no two ranks write to one.
 const LINE: usize = 128;
@@ -56,7 +56,7 @@ impl Host {
         for (rank, place) in self.places().iter().enumerate() {
             if rank != self.me {
                 // SAFETY: as in `reduce_into_all`; buffers of different ranks lie in different arenas.
-                unsafe { place.add(range.start).copy_from_nonoverlapping(own, range.len()) };
+                unsafe { copy(own, place.add(range.start), range.len()) };
             }
         }
     }
@@ -67,7 +67,7 @@ impl Host {
         if rank != self.me {
             let (own, theirs) = (self.places()[self.me], self.places()[rank]);
             // SAFETY: as in `spread`.
-            unsafe { own.add(range.start).copy_from_nonoverlapping(theirs.add(range.start), range.len()) };
+            unsafe { copy(theirs.add(range.start), own.add(range.start), range.len()) };
         }
     }
 
@@ -146,7 +146,7 @@ impl Host {
         for (index, chunk) in values.chunks_mut(CHUNK).enumerate() {
             // SAFETY: a stage is written by its rank alone; the other has read the chunk of two turns ago before it
             // finished the part of one turn ago, which this rank has waited for.
-            unsafe { self.board.stage(self.me, index).copy_from_nonoverlapping(chunk.as_ptr(), chunk.len()) };
+            unsafe { copy(chunk.as_ptr(), self.board.stage(self.me, index), chunk.len()) };
             self.finish_part();
             self.wait_all(look)?;
             let (own, theirs) = (chunk.as_ptr(), self.board.stage(other, index).cast_const());
@@ -176,7 +176,7 @@ impl Host {
             // second part of that turn.
             unsafe {
                 let from = values[chunk.clone()].as_ptr();
-                self.board.stage(me, index).copy_from_nonoverlapping(from, chunk.len());
+                copy(from, self.board.stage(me, index), chunk.len());
             }
             self.sync(look)?;
             let own = part(me, ranks, chunk.len());
@@ -193,7 +193,7 @@ impl Host {
                 let from = self.board.results(rank, index);
                 let to = values[chunk.start + theirs.start..].as_mut_ptr();
                 // SAFETY: all ranks have finished their results of this chunk.
-                unsafe { to.copy_from_nonoverlapping(from, theirs.len()) };
+                unsafe { copy(from, to, theirs.len()) };
             }
         }
         self.sync(look)

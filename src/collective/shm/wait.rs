@@ -4,14 +4,10 @@
 //! and there is none when the host has more ranks than cores. A sleeper wakes by a futex, and every few milliseconds to
 //! look whether the group still lives.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::event::Timespec;
-use rustix::thread::{MembarrierCommand, futex, membarrier};
-
 use super::super::deadline::Clock;
+use super::machine::{self, AtomicU32, Ordering};
 
 /// How often a sleeper looks around.
 pub(in crate::collective) const LOOK: Duration = Duration::from_millis(20);
@@ -37,21 +33,6 @@ impl Patience {
         // About two microseconds: a peer with a core of its own answers within that or is at work.
         Self { spins: if ranks <= cores { 60 } else { 0 }, yields: 200, clock }
     }
-}
-
-/// Asks the kernel to put a barrier into this process whenever a sleeper of any process wants one. Whether it can.
-pub(super) fn allow_barriers() -> bool {
-    static ALLOWED: OnceLock<bool> = OnceLock::new();
-    *ALLOWED.get_or_init(|| {
-        membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
-            && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
-    })
-}
-
-/// A barrier in all processes that allow it. Where it fails, so did [`allow_barriers`], and raisers use fences.
-#[cold]
-fn barrier_everywhere() {
-    let _ = membarrier(MembarrierCommand::GlobalExpedited);
 }
 
 /// A counter that one process raises and others wait for.
@@ -83,7 +64,7 @@ impl Flag {
             self.value.swap(value, Ordering::SeqCst);
         } else {
             self.value.store(value, Ordering::Release);
-            std::sync::atomic::compiler_fence(Ordering::SeqCst);
+            machine::compiler_fence(Ordering::SeqCst);
         }
         if self.sleepers.load(Ordering::SeqCst) != 0 {
             self.wake();
@@ -93,7 +74,7 @@ impl Flag {
     /// Wakes who sleeps, to look around.
     #[cold]
     pub(super) fn wake(&self) {
-        let _ = futex::wake(&self.value, futex::Flags::empty(), i32::MAX as u32);
+        machine::wake(&self.value);
     }
 
     /// Waits until it has come to `wanted`. `look` is called about every 20 ms of sleep; its error ends the wait.
@@ -114,14 +95,14 @@ impl Flag {
         look: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
         for _ in 0..patience.spins {
-            std::hint::spin_loop();
+            machine::spin_loop();
             if self.reached(wanted) {
                 return Ok(());
             }
         }
         let begun = (patience.clock)();
         for look in 1..=patience.yields {
-            rustix::thread::sched_yield();
+            machine::sched_yield();
             if self.reached(wanted) {
                 return Ok(());
             }
@@ -129,14 +110,12 @@ impl Flag {
                 break;
             }
         }
-        let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
         loop {
             self.sleepers.fetch_add(1, Ordering::SeqCst);
-            barrier_everywhere();
+            machine::barrier_everywhere();
             let seen = self.value.load(Ordering::SeqCst);
             if (seen.wrapping_sub(wanted) as i32) < 0 {
-                // Woken, timed out, interrupted, changed in between: in each case it looks again.
-                let _ = futex::wait(&self.value, futex::Flags::empty(), seen, Some(&timeout));
+                machine::sleep(&self.value, seen, LOOK);
             }
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
             if self.reached(wanted) {
@@ -167,7 +146,7 @@ mod tests {
 
     #[test]
     fn two_threads_take_turns_a_thousand_times_in_every_way_of_waiting_across_the_wrap() {
-        let fences: &[bool] = if allow_barriers() { &[true, false] } else { &[true] };
+        let fences: &[bool] = if machine::allow_barriers() { &[true, false] } else { &[true] };
         for (patience, &fence) in PATIENCES.into_iter().flat_map(|one| fences.iter().map(move |f| (one, f))) {
             let (a, b) = (flag(), flag());
             let turns = |mine: &Flag, theirs: &Flag| {
