@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::fixtures::host_info;
-use crate::domain::gpu::{GpuInfo, Reading};
+use crate::domain::gpu::GpuInfo;
 use crate::domain::host::HostInfo;
 use crate::domain::time::Stamp;
 use crate::launcher::fixtures::request;

@@ -141,7 +141,7 @@ pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
 pub(super) fn by_pid(gpu: &GpuUuid, file: &LockFile, pid: u32, is_anothers: bool) -> Lease {
     let has_lock = || file.is_locked_by(pid).is_ok_and(|has| has);
     if has_ended(pid) || (is_anothers && !has_lock()) {
-        return Lease { pid: Some(pid), command: Some(ENDED.to_owned()), ..unknown(gpu) };
+        return Lease { pid: Some(pid), command: Some(ENDED.to_owned()), ..Lease::unknown(gpu.clone()) };
     }
     // The kernel tells who took it. That process may have left it to another one, and its number may be another's.
     if file.is_locked_by(pid).is_ok_and(|has| !has) {
