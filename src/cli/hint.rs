@@ -7,6 +7,7 @@ use crate::domain::run::{OF_GROUP, RunSpec};
 use crate::domain::stacks::Alike;
 use crate::domain::world::{RunState, World};
 use crate::domain::{symptoms, told_address};
+use crate::program::resolve_python_of;
 
 /// Hosts that are named; of more, all are looked at.
 const HOSTS: usize = 8;
@@ -34,8 +35,28 @@ pub(crate) fn hint(run: &RunState, world: &World) -> Option<String> {
     {
         return Some(after_a_kill(host.as_str(), exit.cause.as_deref()));
     }
-    let looked = words(&checks, symptoms::missing_module(run), &run.spec)?;
+    let module = symptoms::missing_module(run);
+    let looked = words(&checks, module, &run.spec)?;
+    let python = module.and_then(|_| python_here(&run.spec));
+    let looked = python.map_or(looked.clone(), |python| format!("{looked}; {python}"));
     Some(nowhere.map_or(looked.clone(), |nowhere| format!("{nowhere}; {looked}")))
+}
+
+/// Which file the Python of a run on this machine was, where nothing was activated for it: `python3 is /usr/bin/python3`.
+fn python_here(spec: &RunSpec) -> Option<String> {
+    let options = &spec.options;
+    let program =
+        spec.command.first().filter(|program| program.starts_with("python") && !program.contains('/'))?;
+    let is_here = spec.hosts().iter().all(|host| host.as_str() == "local");
+    let has_own_path =
+        !options.environments.is_empty() || options.container.is_some() || spec.env.contains_key("PATH");
+    if !is_here || has_own_path {
+        return None;
+    }
+    let (path, folder) = (std::env::var_os("PATH"), std::env::current_dir().ok()?);
+    let of = options.python_of.as_deref();
+    let file = resolve_python_of(of, program, path.as_deref(), &folder, Path::new("hvtui")).ok()?;
+    Some(format!("{program} is {}", file.display()))
 }
 
 /// Those that look for what can keep a run's processes where they stand.

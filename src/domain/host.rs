@@ -107,6 +107,11 @@ impl GpuAbsence {
 }
 
 impl GpuAbsenceReason {
+    /// Whether it is a fault: the host may well have GPUs, and its driver does not work.
+    pub fn is_fault(self) -> bool {
+        !matches!(self, Self::NoLibrary | Self::NoDevice)
+    }
+
     /// A sentence for people, with the remedy where there is one.
     pub fn explain(self) -> &'static str {
         match self {

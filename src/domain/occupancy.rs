@@ -154,6 +154,15 @@ impl<'a> Occupancy<'a> {
         }
     }
 
+    /// Who or what is on it, without the age and the processes: the same words for each GPU of one holder.
+    pub fn who(&self) -> String {
+        match self {
+            Self::Leased { lease, .. } => format!("leased by {}", lease.holder()),
+            Self::Processes([first, ..]) => user_of(first).to_owned(),
+            other => other.words(&|_| None),
+        }
+    }
+
     /// Whether it is known who has it.
     pub fn has_holder(&self) -> bool {
         matches!(self, Self::Leased { .. } | Self::Processes(_))
@@ -199,10 +208,14 @@ fn limit_unknown(sample: &GpuSample, free_memory: FreeMemory) -> Option<String> 
     unknown("memory", &sample.memory_total)
 }
 
+fn user_of(process: &GpuProcess) -> &str {
+    process.user.value().map_or("someone", String::as_str)
+}
+
 /// The first process, and how many more there are.
 fn process_words(processes: &[GpuProcess]) -> Option<String> {
     let first = processes.first()?;
-    let user = first.user.value().map_or("someone", String::as_str);
+    let user = user_of(first);
     let command = first.command.value().map_or("", String::as_str);
     let more = if processes.len() > 1 { format!(" and {} more", processes.len() - 1) } else { String::new() };
     let origin = first.origin().map(|origin| format!(", {origin}")).unwrap_or_default();

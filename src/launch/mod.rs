@@ -26,6 +26,7 @@ pub mod plan;
 pub mod preview;
 mod prompt;
 pub mod read;
+pub mod remote_start;
 pub mod request;
 pub mod setup;
 pub mod srun;

@@ -15,6 +15,7 @@ mod hosts;
 mod mpirun;
 mod options;
 mod pasted;
+mod prefix;
 mod programs;
 mod quoted;
 mod rsh_args;
@@ -80,6 +81,9 @@ fn read_command(line: &Line) -> Result<Option<Pasted>, Caret> {
     }
     if let Some(wrapped) = wrapped(&mut draft, at)? {
         return Ok(Some(wrapped));
+    }
+    if let Some(inside) = prefix::read(&mut draft, at)? {
+        return Ok(Some(inside));
     }
     if at == 0 && line.before.is_empty() {
         return Ok(None);
@@ -289,14 +293,7 @@ fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     if !exec && !WRAPPERS.contains(&base(&wrapper.text)) {
         return Ok(None);
     }
-    let starts = |from: usize| {
-        let word = words[from].text.as_str();
-        is_launcher(word)
-            || (is_python(base(word))
-                && python_module(words, from)
-                    .is_some_and(|(module, _)| module.starts_with("torch.distributed.")))
-    };
-    let Some(inner) = (at + 1..words.len()).find(|from| starts(*from)) else { return Ok(None) };
+    let Some(inner) = (at + 1..words.len()).find(|from| starts(words, *from)) else { return Ok(None) };
     let before: Vec<String> = words[at..inner].iter().map(|word| quote(&word.text)).collect();
     let mut taken = std::mem::replace(draft, Draft::new(draft.line));
     let argv = std::mem::take(&mut taken.pasted.argv);
@@ -310,6 +307,13 @@ fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
         taken.pasted.known_to = KnownTo::Launcher;
     }
     Ok(Some(taken.pasted))
+}
+
+/// Whether the word at `from` begins a launcher's line.
+fn starts(words: &[Word], from: usize) -> bool {
+    let word = words[from].text.as_str();
+    let is_torch = |(module, _): (&str, usize)| module.starts_with("torch.distributed.");
+    is_launcher(word) || (is_python(base(word)) && python_module(words, from).is_some_and(is_torch))
 }
 
 /// `sh -c 'horovodrun …'`: the launcher's line inside, if it is one that needs no shell.

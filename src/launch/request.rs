@@ -210,8 +210,8 @@ pub const ALL_SLOTS: u32 = 0;
 /// Where the ranks of a launch go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlacementSpec {
-    /// `-np N`: free slots of the first host in file order that holds all ranks, else the first N over all hosts; every
-    /// slot when `None`.
+    /// `-np N`: free slots of the first host in file order that holds all ranks, else the first N over all hosts, all GPUs
+    /// or all CPU slots; every GPU when `None`, every CPU slot where there is no GPU.
     Count(Option<u32>),
     /// `-H a:2,b:2` or a host file: so many slots on each host, in this order; `np` of them when given.
     Hosts {

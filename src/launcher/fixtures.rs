@@ -16,6 +16,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         slice_of: BTreeMap::new(),
         divided: BTreeMap::new(),
         no_gpu: None,
+        driver_fails: false,
         id: HostId::from(name),
         slots,
         busy: BTreeMap::new(),

@@ -38,6 +38,8 @@ pub struct HostFacts {
     pub divided: BTreeMap<String, String>,
     /// Why none of its slots is a GPU, where none is.
     pub no_gpu: Option<String>,
+    /// Whether that is a fault of its GPU driver: the host may have GPUs that can't be used.
+    pub driver_fails: bool,
     /// GPUs that the filter of the launch leaves out, by index, and why.
     pub left_out: BTreeMap<u32, Exclusion>,
     /// Variables that the hosts file sets for ranks there.
@@ -89,6 +91,8 @@ pub enum SlotState {
 pub struct Holder {
     /// Who, for which run, for how long, by which process.
     pub words: String,
+    /// The same without what differs from slot to slot of one holder.
+    pub who: String,
     /// Whether the words name who has it.
     pub named: bool,
     /// Whether everybody on it is the user as whom hvtui works there.
@@ -126,6 +130,7 @@ impl HostFacts {
                 .filter_map(|slot| Some((slot.index(), holder(slot, config, info, now)?)))
                 .collect(),
             no_gpu: no_gpu(&slots, config.slots, info),
+            driver_fails: driver_fails(config.slots, info),
             slots,
             at_risk: at_risk(info, now),
             models: info.gpus.iter().map(|gpu| (gpu.index, gpu.model().to_owned())).collect(),
@@ -161,6 +166,8 @@ impl HostFacts {
             self.busy.clear();
             self.no_gpu = Some("the launch hides its GPUs".to_owned());
         }
+        // it asks for CPU slots
+        self.driver_fails = false;
         self
     }
 
@@ -218,6 +225,7 @@ impl HostFacts {
             slice_of: BTreeMap::new(),
             divided: BTreeMap::new(),
             no_gpu: None,
+            driver_fails: false,
             left_out: BTreeMap::new(),
             env: BTreeMap::new(),
             workdir: None,
@@ -274,6 +282,12 @@ fn no_gpu(slots: &[Slot], count: SlotCount, info: &HostInfo) -> Option<String> {
     })
 }
 
+/// Whether the CPU slots of a host stand for GPUs whose driver fails, not for what the hosts file says.
+fn driver_fails(count: SlotCount, info: &HostInfo) -> bool {
+    let fails = info.gpu_absence.as_ref().is_some_and(|absence| absence.reason.is_fault());
+    count == SlotCount::Auto && info.gpus.is_empty() && fails
+}
+
 /// What ranks can be placed on: with `auto`, each GPU or MIG slice that can be read, or each CPU where there is no GPU.
 pub fn slots(count: SlotCount, info: &HostInfo) -> Vec<Slot> {
     match count {
@@ -302,6 +316,7 @@ fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> O
         whole.zip(now.leases).is_some_and(|(whole, leases)| leases.of(&whole.uuid).is_some());
     (!occupancy.is_free()).then(|| Holder {
         words: occupancy.words(now.age),
+        who: occupancy.who(),
         named: occupancy.has_holder(),
         own: occupancy.is_own(&info.user) && !is_whole_leased,
     })

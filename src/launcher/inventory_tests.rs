@@ -2,6 +2,7 @@ use super::*;
 use crate::domain::fixtures::{host_info, host_sample};
 use crate::domain::gpu::{GpuInfo, GpuProcess};
 use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::host::GpuAbsenceReason;
 use crate::domain::ids::{GpuUuid, RunId};
 use crate::domain::lease::Lease;
 use crate::domain::occupancy::FreeMemory;
@@ -48,6 +49,19 @@ fn slots_are_gpus_then_cpus_then_what_was_asked_for() {
 }
 
 #[test]
+fn cpu_slots_for_want_of_a_driver_that_works_are_told_from_those_of_a_cpu_host() {
+    let with =
+        |reason| HostInfo { gpu_absence: Some(GpuAbsence { reason, detail: String::new() }), ..info(0) };
+    let auto = HostConfig::this_machine();
+    let fails = |config: &HostConfig, reason| present(config, &with(reason), None).driver_fails;
+    assert!(fails(&auto, GpuAbsenceReason::DriverMismatch) && fails(&auto, GpuAbsenceReason::Other));
+    assert!(!fails(&auto, GpuAbsenceReason::NoLibrary) && !fails(&auto, GpuAbsenceReason::NoDevice));
+    let said = HostConfig { slots: SlotCount::Cpus(2), ..HostConfig::this_machine() };
+    assert!(!fails(&said, GpuAbsenceReason::DriverMismatch), "the hosts file asks for CPU slots");
+    assert!(!present(&auto, &info(2), None).driver_fails);
+}
+
+#[test]
 fn cpu_slots_of_a_gpu_host_see_no_gpu() {
     let config = HostConfig { slots: SlotCount::Cpus(2), ..HostConfig::this_machine() };
     let facts = present(&config, &info(1), None);
@@ -79,12 +93,20 @@ fn what_is_not_known_to_be_free_is_busy() {
     ]);
     let config = HostConfig::this_machine();
     let facts = present(&config, &info(4), Some(&sample));
-    let holder = |words: &str, named, own| Holder { words: words.to_owned(), named, own };
-    let unknown = "it is not known whether it is free: ";
+    let holder = |words: &str, who: &str, named, own| Holder {
+        words: words.to_owned(),
+        who: who.to_owned(),
+        named,
+        own,
+    };
+    let not_known = |why: &str| {
+        let words = format!("it is not known whether it is free: {why}");
+        holder(&words, &words, false, false)
+    };
     let expected = [
-        (0, holder("li python train.py (pid 7)", true, true)),
-        (2, holder(&format!("{unknown}process list: no permission"), false, false)),
-        (3, holder(&format!("{unknown}no values of it have come"), false, false)),
+        (0, holder("li python train.py (pid 7)", "li", true, true)),
+        (2, not_known("process list: no permission")),
+        (3, not_known("no values of it have come")),
     ];
     assert_eq!(facts.busy, BTreeMap::from(expected));
     let strict = HostConfig { free_memory: FreeMemory::Bytes(1 << 20), ..config.clone() };

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::free;
-use super::inventory::{HostFacts, SlotState};
+use super::host_names;
+use super::inventory::{Holder, HostFacts, SlotState};
 pub use super::place_error::PlaceError;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
 use crate::domain::text::{hosts_hint, plain};
+use crate::domain::units::counted;
 use crate::launch::paste::ranks_option;
 use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 
@@ -105,15 +107,28 @@ pub(super) fn by_count(
     hosts: &[HostFacts],
     share: bool,
 ) -> Result<Chosen, PlaceError> {
-    let usable: Vec<Vec<Slot>> = hosts.iter().map(|host| host.usable(share)).collect();
+    let open = is_open(hosts);
+    let of_sort =
+        |host: &HostFacts, gpus: bool| host.slots.iter().filter(|slot| is_gpu(slot) == gpus).count() / each;
+    let total = |gpus: bool| -> usize {
+        hosts.iter().filter(|host| open(host)).map(|host| of_sort(host, gpus)).sum()
+    };
+    // a rank on each slot that there is means each GPU
+    let first = np.is_none() || hosts.iter().filter(|host| open(host)).find_map(sort).unwrap_or_default();
+    let gpus = takes_gpus(np.map_or(1, |np| np as usize), first, &total);
+    let usable = |host: &HostFacts| {
+        let mut slots = if open(host) { host.usable(share) } else { Vec::new() };
+        slots.retain(|slot| is_gpu(slot) == gpus);
+        slots
+    };
+    let usable: Vec<Vec<Slot>> = hosts.iter().map(usable).collect();
     let count: usize = usable.iter().map(|slots| slots.len() / each * each).sum();
     let mut left = np.map_or(count, |np| np as usize * each);
     if left > count || count == 0 {
         let np = np.unwrap_or(1);
         let up = hosts.iter().filter(|host| host.absent.is_none());
-        let all: usize = up.clone().map(|host| host.slots.len() / each).sum();
         let own = up.flat_map(|host| host.busy.values()).any(|holder| holder.own);
-        let (busy, have) = (all >= np as usize && np > 0, inventory(hosts));
+        let (busy, have) = (total(gpus) >= np as usize && np > 0, inventory(hosts));
         let (each, free) = (each as u32, count as u32);
         return Err(PlaceError::TooFew { np, each, free, have, busy, own });
     }
@@ -128,10 +143,9 @@ pub(super) fn by_count(
             left -= more;
         }
     }
-    let gpus = hosts.iter().zip(&taken).any(|(host, taken)| *taken > 0 && host.slots.iter().any(is_gpu));
     if np.is_some()
         && taken.iter().filter(|taken| **taken > 0).count() > 1
-        && let Some(at) = holds_all(need, gpus, hosts)
+        && let Some(at) = holds_all(need, &usable, hosts)
     {
         taken = (0..hosts.len()).map(|host| if host == at { need } else { 0 }).collect();
     }
@@ -142,12 +156,29 @@ pub(super) fn by_count(
     Ok(hosts.iter().zip(usable).zip(taken).map(take).collect())
 }
 
-/// The first host that has so many sound free slots, of GPUs or of CPUs.
-fn holds_all(need: usize, gpus: bool, hosts: &[HostFacts]) -> Option<usize> {
-    hosts.iter().position(|host| {
-        let is_sound = |slot: &&Slot| is_gpu(slot) == gpus && host.slot_state(slot) == SlotState::Sound;
-        host.usable(false).iter().filter(is_sound).count() >= need
+/// The first host that has so many sound free slots among these, which are told by host.
+fn holds_all(need: usize, usable: &[Vec<Slot>], hosts: &[HostFacts]) -> Option<usize> {
+    hosts.iter().zip(usable).position(|(host, slots)| {
+        let is_sound = |slot: &&Slot| host.slot_state(slot) == SlotState::Sound;
+        slots.iter().filter(is_sound).count() >= need
     })
+}
+
+/// Whether a host's slots are GPUs; `None` where it has none of either sort.
+fn sort(host: &HostFacts) -> Option<bool> {
+    host.slots.first().map(is_gpu)
+}
+
+/// Whether ranks that name no host may go to this one: where a host has a GPU, not to one whose GPU driver fails.
+fn is_open(hosts: &[HostFacts]) -> impl Fn(&HostFacts) -> bool + use<> {
+    let has_gpus = hosts.iter().any(|host| host.absent.is_none() && host.slots.iter().any(is_gpu));
+    move |host: &HostFacts| host.absent.is_none() && !(has_gpus && host.driver_fails)
+}
+
+/// Whether ranks that name no host take GPUs: one job never has both GPUs and CPU slots. It takes those of the `first` sort, the
+/// others where only they suffice if all were free; `total` counts the slots or hosts of a sort, free or not.
+fn takes_gpus(wanted: usize, first: bool, total: &dyn Fn(bool) -> usize) -> bool {
+    if total(first) < wanted && total(!first) >= wanted { !first } else { first }
 }
 
 fn is_gpu(slot: &Slot) -> bool {
@@ -155,7 +186,7 @@ fn is_gpu(slot: &Slot) -> bool {
 }
 
 /// The first hosts that have room for so many ranks each, those first whose slots for them are sound; for one rank at least
-/// where every free slot is taken. Hosts of the same sort as the first, with GPUs or without, go before the others.
+/// where every free slot is taken. All have GPUs or none has: the sort of the first one that is large enough, if it suffices.
 fn by_nodes(
     (nodes, ranks): (u32, Option<u32>),
     each: usize,
@@ -168,24 +199,27 @@ fn by_nodes(
         return Err(PlaceError::NoneOfThem { gpus, have: inventory(hosts) });
     }
     let need = ranks.unwrap_or(1) as usize * each;
+    let open = is_open(hosts);
+    let is_large =
+        |host: &&HostFacts| open(host) && host.slots.iter().filter(|slot| only.holds(slot)).count() >= need;
+    let total = |gpus: bool| hosts.iter().filter(is_large).filter(|host| sort(host) == Some(gpus)).count();
+    let first = hosts.iter().filter(is_large).find_map(sort).unwrap_or_default();
+    let gpus = takes_gpus(nodes as usize, first, &total);
     let usable = |host: &HostFacts| {
-        let mut slots = host.usable(share);
-        slots.retain(|slot| only.holds(slot));
+        let mut slots = if open(host) { host.usable(share) } else { Vec::new() };
+        slots.retain(|slot| only.holds(slot) && is_gpu(slot) == gpus);
         slots
     };
     let take = |host: &HostFacts| {
         let mut slots = usable(host);
         let count = if ranks.is_some() { need } else { slots.len() / each * each };
         host.narrow(&mut slots, count);
-        // where every free slot is taken a host at risk counts as any: another one may have fewer
-        let worst = slots.iter().map(|slot| host.slot_state(slot)).max().filter(|_| ranks.is_some());
+        let worst = slots.iter().map(|slot| host.slot_state(slot)).max();
         (worst, host.id.clone(), slots)
     };
     let with_room = hosts.iter().filter(|host| usable(host).len() >= need);
     let mut offers: Vec<_> = with_room.map(take).enumerate().collect();
-    let takes_gpus = |slots: &[Slot]| slots.iter().any(is_gpu);
-    let first = offers.first().is_some_and(|(_, (_, _, slots))| takes_gpus(slots));
-    offers.sort_by_key(|(_, (worst, _, slots))| (takes_gpus(slots) != first, *worst));
+    offers.sort_by_key(|(_, (worst, ..))| *worst);
     offers.truncate(nodes as usize);
     offers.sort_by_key(|(at, _)| *at);
     let chosen: Chosen = offers.into_iter().map(|(_, (_, id, slots))| (id, slots)).collect();
@@ -193,8 +227,7 @@ fn by_nodes(
         return Ok(chosen);
     }
     let up = || hosts.iter().filter(|host| host.absent.is_none());
-    let all = |host: &HostFacts| host.slots.iter().filter(|slot| only.holds(slot)).count();
-    let large = up().filter(|host| all(host) >= need).count() as u32;
+    let large = total(gpus) as u32;
     let busy = large >= nodes;
     let own = up().flat_map(|host| host.busy.values()).any(|holder| holder.own);
     let (found, have, ranks) = (chosen.len() as u32, inventory(hosts), ranks.unwrap_or(1));
@@ -365,7 +398,13 @@ fn find<'a>(id: &HostId, hosts: &'a [HostFacts]) -> Result<&'a HostFacts, PlaceE
 /// A host that is none of the `known` ones of the hosts file.
 pub fn unknown_host(id: &HostId, known: &[&HostId]) -> PlaceError {
     let known: Vec<&str> = known.iter().map(|host| host.as_str()).collect();
-    PlaceError::UnknownHost { host: id.clone(), hint: hosts_hint(id.as_str(), &known) }
+    let hint = hosts_hint(id.as_str(), &known);
+    let hint = if host_names::is_here(id) {
+        format!("{hint}, not this machine: leave out -H, or name one of these, or pick their slots")
+    } else {
+        hint
+    };
+    PlaceError::UnknownHost { host: id.clone(), hint }
 }
 
 /// The named hosts that are none of `hosts`, where there are several.
@@ -383,11 +422,31 @@ fn several_unknown(named: &[HostId], hosts: &[HostFacts]) -> Option<PlaceError> 
     Some(PlaceError::UnknownHost { host: (*first).clone(), hint })
 }
 
-/// Who has which slots of a host: `0: li python train.py (pid 7)`.
+/// Who has which slots of a host: `0: li python train.py (pid 7)`; of several slots of one holder no more than who that is:
+/// `0-3: leased by li for run H6W3 (mnist)`.
 fn holders(host: &HostFacts) -> String {
-    let words: Vec<String> =
-        host.busy.iter().map(|(slot, holder)| format!("{slot}: {}", holder.words)).collect();
-    words.join(", ")
+    let mut groups: Vec<(&Holder, Vec<u32>)> = Vec::new();
+    for (slot, holder) in &host.busy {
+        match groups.iter_mut().find(|(known, _)| known.who == holder.who) {
+            Some((_, slots)) => slots.push(*slot),
+            None => groups.push((holder, vec![*slot])),
+        }
+    }
+    let words = |(holder, slots): &(&Holder, Vec<u32>)| match &slots[..] {
+        [slot] => format!("{slot}: {}", holder.words),
+        several => format!("{}: {}", ranges(several), holder.who),
+    };
+    groups.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+/// Numbers that rise, for people: `0-3,6`.
+fn ranges(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    let words = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run.iter().map(u32::to_string).collect(),
+    };
+    runs.map(words).collect::<Vec<_>>().join(",")
 }
 
 fn slots_there(slots: &[Slot]) -> String {
@@ -410,8 +469,15 @@ fn slots_there(slots: &[Slot]) -> String {
 /// Which host has how many free slots, and who has the others: `gpu-a: 2; gpu-b: 1, busy 0: li …; gpu-c: none,
 /// connection refused …`.
 pub(super) fn inventory(hosts: &[HostFacts]) -> String {
+    let has_gpus = hosts.iter().any(|host| sort(host) == Some(true));
     let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
         (Some(reason), _) => format!("{}: none, {}", host.id, plain(&host.id, reason)),
+        (None, _) if host.driver_fails && has_gpus => {
+            format!("{}: none, {}", host.id, host.no_gpu.as_deref().unwrap_or("its GPU driver fails"))
+        }
+        (None, 0) if has_gpus && sort(host) == Some(false) => {
+            format!("{}: {}", host.id, counted(host.slots.len(), "CPU slot"))
+        }
         (None, 0) => format!("{}: {}", host.id, host.slots.len()),
         (None, _) => {
             let free = match host.usable(false).len() {

@@ -26,7 +26,7 @@ fn said(error: &PlaceError) -> String {
 }
 
 fn holder(words: &str, own: bool) -> Holder {
-    Holder { words: words.to_owned(), named: true, own }
+    Holder { words: words.to_owned(), who: words.to_owned(), named: true, own }
 }
 
 fn cluster() -> Vec<HostFacts> {
@@ -39,8 +39,62 @@ fn cluster() -> Vec<HostFacts> {
 
 #[test]
 fn a_count_takes_free_slots_in_file_order() {
-    assert_eq!(places(PlacementSpec::Count(Some(4)), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0");
-    assert_eq!(places(PlacementSpec::Count(None), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0 cpu:1");
+    assert_eq!(places(PlacementSpec::Count(Some(3)), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1");
+    assert_eq!(places(PlacementSpec::Count(None), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1");
+    assert_eq!(places(PlacementSpec::Count(None), &cluster()[2..]), "cpu:0 cpu:1");
+}
+
+#[test]
+fn no_job_that_names_no_host_has_both_gpus_and_cpu_slots() {
+    let said = fails(PlacementSpec::Count(Some(4)), &cluster());
+    assert!(
+        said.starts_with("-np 4 on 3 free slots (") && said.ends_with("wait for them with --wait"),
+        "{said}"
+    );
+    let hosts = [gpu_host("g", 2), cpu_host("c", 4), cpu_host("d", 4)];
+    assert_eq!(places(PlacementSpec::Count(Some(3)), &hosts), "c:0 c:1 c:2", "GPUs would never be enough");
+    let cpus_first = [cpu_host("c", 1), gpu_host("g", 2)];
+    assert_eq!(places(PlacementSpec::Count(Some(1)), &cpus_first), "c:0");
+    assert_eq!(places(PlacementSpec::Count(Some(2)), &cpus_first), "g:0 g:1");
+    assert_eq!(places(PlacementSpec::Count(None), &cpus_first), "g:0 g:1", "a rank for each GPU");
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each: Some(each) };
+    assert_eq!(places(nodes(1, 2), &hosts), "g:0 g:1");
+    assert_eq!(places(nodes(2, 2), &hosts), "c:0 c:1 d:0 d:1");
+    let said = fails(nodes(2, 2), &hosts[..2]);
+    assert!(said.starts_with("--nnodes 2 --nproc-per-node 2: 1 host has that many free slots"), "{said}");
+    let mut busy = hosts.clone();
+    busy[0].busy.insert(0, holder("li", false));
+    assert!(fails(nodes(1, 2), &busy).ends_with("wait for them with --wait"));
+    // what is named is taken
+    assert_eq!(places(list(&[("g", 1), ("c", 1)], None), &hosts), "g:0 c:0");
+}
+
+#[test]
+fn a_host_whose_gpu_driver_fails_is_no_cpu_host_beside_others_with_gpus() {
+    let mut broken = cpu_host("broken", 8);
+    (broken.driver_fails, broken.no_gpu) = (true, Some("NVML failed (x)".to_owned()));
+    let hosts = [broken, gpu_host("g", 2)];
+    assert_eq!(places(PlacementSpec::Count(Some(2)), &hosts), "g:0 g:1");
+    assert_eq!(places(PlacementSpec::Nodes { nodes: 1, each: Some(2) }, &hosts), "g:0 g:1");
+    let said = fails(PlacementSpec::Count(Some(3)), &hosts);
+    assert!(said.starts_with("-np 3 on 2 free slots (broken: none, NVML failed (x); g: 2)"), "{said}");
+    assert_eq!(places(list(&[("broken", 1)], None), &hosts), "broken:0", "it is named");
+    assert_eq!(places(PlacementSpec::Count(Some(1)), &hosts[..1]), "broken:0", "there are no others");
+}
+
+#[test]
+fn several_slots_of_one_holder_are_told_once() {
+    let mut host = gpu_host("a", 8);
+    for slot in [0, 1, 2, 3, 6] {
+        let words = format!("leased by li for run H6W3: li python (pid {slot})");
+        host.busy
+            .insert(slot, Holder { who: "leased by li for run H6W3".to_owned(), ..holder(&words, true) });
+    }
+    host.busy.insert(4, holder("wang python (pid 9)", false));
+    host.busy.insert(5, holder("wang", false));
+    let said = fails(PlacementSpec::Count(Some(3)), &[host]);
+    let have = "(a: 1, busy 0-3,6: leased by li for run H6W3, 4: wang python (pid 9), 5: wang)";
+    assert!(said.contains(have), "{said}");
 }
 
 #[test]
@@ -60,6 +114,7 @@ fn ranks_go_to_the_first_host_that_holds_them_all_before_they_are_split() {
     // no GPU is given up for that
     let mixed = [gpu_host("g", 1), gpu_host("h", 1), cpu_host("cpu", 8)];
     assert_eq!(places(PlacementSpec::Count(Some(2)), &mixed), "g:0 h:0");
+    assert_eq!(places(PlacementSpec::Count(Some(3)), &mixed), "cpu:0 cpu:1 cpu:2");
     let cpus = [cpu_host("m", 1), cpu_host("n", 4)];
     assert_eq!(places(PlacementSpec::Count(Some(2)), &cpus), "n:0 n:1");
 }
@@ -73,7 +128,8 @@ fn a_line_that_counts_ranks_by_host_takes_sound_gpus_first() {
     assert_eq!(places(nodes(1, Some(2)), &hosts), "b:0 b:1");
     assert_eq!(places(nodes(2, Some(2)), &hosts), "b:0 b:1 c:0 c:1");
     assert_eq!(places(nodes(3, Some(2)), &hosts), "a:0 a:1 b:0 b:1 c:0 c:1", "in the order of the file");
-    assert_eq!(places(nodes(1, None), &hosts), "a:0 a:1", "as many as the first host has");
+    assert_eq!(places(nodes(1, None), &hosts), "b:0 b:1", "all of the first host with none at risk");
+    assert_eq!(places(nodes(1, None), &hosts[..1]), "a:0 a:1", "there is no other");
     hosts[0].busy.insert(0, holder("li", false));
     assert_eq!(places(nodes(1, Some(1)), &hosts), "b:0");
     let alone = [hosts[0].clone(), cpu_host("cpu", 2)];
@@ -102,11 +158,12 @@ fn slots_of_processors_are_shared_where_that_is_asked_for_and_gpus_never() {
 fn a_gpu_at_risk_is_taken_after_the_sound_slots_of_all_hosts() {
     let mut hosts = cluster();
     hosts[0].at_risk.insert(0, "xid 48".to_owned());
-    hosts[3].at_risk.insert(0, "of a GPU, not of a CPU slot".to_owned());
     assert_eq!(places(PlacementSpec::Count(Some(1)), &hosts), "gpu-a:1");
     assert_eq!(places(PlacementSpec::Count(Some(2)), &hosts), "gpu-a:1 gpu-b:1");
-    assert_eq!(places(PlacementSpec::Count(Some(4)), &hosts), "gpu-a:1 gpu-b:1 cpu:0 cpu:1");
-    assert_eq!(places(PlacementSpec::Count(Some(5)), &hosts), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0 cpu:1");
+    assert_eq!(places(PlacementSpec::Count(Some(3)), &hosts), "gpu-a:0 gpu-a:1 gpu-b:1");
+    let mut cpus = cpu_host("cpu", 2);
+    cpus.at_risk.insert(0, "of a GPU, not of a CPU slot".to_owned());
+    assert_eq!(places(PlacementSpec::Count(Some(1)), &[cpus]), "cpu:0");
     let mut pairs = request("true", PlacementSpec::Count(Some(2)));
     pairs.options.gpus_per_rank = 2;
     let two = [gpu_host("a", 4), gpu_host("b", 2)];
@@ -123,7 +180,7 @@ fn a_gpu_at_risk_is_taken_after_the_sound_slots_of_all_hosts() {
 #[test]
 fn too_many_ranks_say_who_has_how_many() {
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
-    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2; gpu-b: 1, busy 0: li python train.py (pid 7); gpu-c: none, connection refused by 10.0.0.13:22; cpu: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 3 free slots (gpu-a: 2; gpu-b: 1, busy 0: li python train.py (pid 7); gpu-c: none, connection refused by 10.0.0.13:22; cpu: 2 CPU slots): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], Some(3)), &cluster()), @"-np 3 on 2 slots (gpu-a: 2): lower -np, or give the hosts more slots");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
@@ -162,8 +219,8 @@ fn the_gpus_of_a_line_are_taken_on_the_host_that_it_gets_without_them() {
     assert_eq!(masked(nodes(1, None), "3,1", &gpus).unwrap(), "a:3 a:1");
     assert_eq!(masked(PlacementSpec::Count(Some(1)), "GPU-a-2", &gpus).unwrap(), "a:2");
     assert_eq!(
-        masked(PlacementSpec::Count(Some(3)), "1,0,2", &[cpu_host("c", 1), gpu_host("a", 2)]).unwrap(),
-        "c:0 a:1 a:0"
+        masked(PlacementSpec::Count(Some(2)), "1,0", &[cpu_host("c", 1), gpu_host("a", 2)]).unwrap(),
+        "a:1 a:0"
     );
     insta::assert_snapshot!(masked(nodes(1, Some(2)), "0", &gpus).unwrap_err(), @"CUDA_VISIBLE_DEVICES=0 names 1 GPU, and 2 ranks on a take 2: name as many there, or leave it out");
     insta::assert_snapshot!(masked(nodes(1, Some(1)), "9", &gpus[..1]).unwrap_err(), @"host a has no slot 9: its GPUs are 0 (GPU-a-0), 1 (GPU-a-1), 2 (GPU-a-2), 3 (GPU-a-3)");
@@ -213,6 +270,7 @@ fn hosts_are_found_or_explained() {
     insta::assert_snapshot!(fails(list(&[("gpua", 1)], Some(2)), &cluster()), @"unknown host gpua: did you mean gpu-a? the hosts file names gpu-a, gpu-b, gpu-c, cpu");
     insta::assert_snapshot!(fails(list(&[("zebra", 1)], None), &cluster()), @"unknown host zebra: the hosts file names gpu-a, gpu-b, gpu-c, cpu");
     insta::assert_snapshot!(fails(list(&[("gpua", 1), ("cpu", 1), ("zebra", 1)], None), &cluster()), @"unknown host gpua: did you mean gpu-a? the hosts file names gpu-a, gpu-b, gpu-c, cpu; also unknown: zebra");
+    insta::assert_snapshot!(fails(list(&[("localhost", 2)], None), &cluster()), @"unknown host localhost: the hosts file names gpu-a, gpu-b, gpu-c, cpu, not this machine: leave out -H, or name one of these, or pick their slots");
     insta::assert_snapshot!(fails(list(&[("gpu-c", 1)], None), &cluster()), @"host gpu-c can't take ranks: connection refused by 10.0.0.13:22");
 }
 

@@ -14,13 +14,15 @@ use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
 use crate::domain::options::{PythonHooks, RankProgram};
-use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec, RunStage};
+use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec, RunStage, Slot};
 use crate::domain::text::plain;
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::host_list::entry;
 use crate::launch::name;
 use crate::launch::plan::{LaunchPlan, Rendezvous};
-use crate::launch::request::{GPU_MASK, LaunchRequest, PlacementSpec};
+use crate::launch::remote_start;
+use crate::launch::request::{ALL_SLOTS, GPU_MASK, LaunchRequest, Only, PlacementSpec};
 use crate::wire::message::Follow;
 
 /// The variable by which the hooks are told what is wanted of them.
@@ -80,6 +82,9 @@ pub fn plan(
     let chosen = free::choice(request, facts).and_then(Result::ok);
     let picked = chosen.map(|choice| format!("picked {}", choice.words()));
     remarks.extend(picked.or_else(|| split_remark(request, &spec)));
+    remarks.extend(cpu_remark(request, &spec, facts));
+    remarks.extend(unused_remark(request, &spec));
+    remarks.extend(remote_start::remark(&spec.command, spec.world()).filter(|_| spec.kind == JobKind::Plain));
     remarks.extend(absent_remarks(request, &spec, facts));
     remarks.extend(path_remark(&hosts));
     remarks.extend(mig_remarks(&spec, &hosts));
@@ -151,6 +156,37 @@ fn split_remark(request: &LaunchRequest, spec: &RunSpec) -> Option<String> {
     Some(format!("split over {hosts} hosts: no host has {slots} {what}."))
 }
 
+/// The hosts of a line that get no rank, because it says of no host how many it gets and those before them have room for all.
+fn unused_remark(request: &LaunchRequest, spec: &RunSpec) -> Option<String> {
+    let PlacementSpec::Hosts { hosts, np: Some(np) } = &request.place else { return None };
+    let used = spec.hosts();
+    let without = hosts.iter().filter(|(host, slots)| *slots == ALL_SLOTS && !used.contains(host));
+    let unused: Vec<&str> = without.map(|(host, _)| host.as_str()).collect();
+    if unused.is_empty() {
+        return None;
+    }
+    let (get, names) = (if unused.len() == 1 { "gets" } else { "get" }, unused.join(", "));
+    let each = (*np as usize / hosts.len()).max(1);
+    let list: Vec<String> = hosts.iter().map(|(host, _)| entry(host.as_str(), each)).collect();
+    Some(format!(
+        "{names} {get} no rank: the hosts before have slots for all {np}; to share them out write {}.",
+        list.join(",")
+    ))
+}
+
+/// That the ranks compute on CPUs, because no number of free GPUs would be enough for them.
+fn cpu_remark(request: &LaunchRequest, spec: &RunSpec, facts: &[HostFacts]) -> Option<String> {
+    let anywhere = matches!(request.place, PlacementSpec::Count(Some(_)) | PlacementSpec::Nodes { .. });
+    let wants_cpus = request.query || request.only == Only::Cpus || request.hides_gpus();
+    let has_gpus = |host: &HostFacts| host.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. }));
+    let first = facts.iter().find(|host| !host.slots.is_empty());
+    let on_cpus = spec.placements.iter().all(|placement| placement.gpus().next().is_none());
+    (anywhere && !wants_cpus && on_cpus && first.is_some_and(has_gpus)).then(|| {
+        "the ranks take CPU slots: the hosts have too few GPUs for all of them, and no job has both."
+            .to_owned()
+    })
+}
+
 /// The hosts that are not up and that a launch would have come to otherwise, where it names none itself.
 fn absent_remarks(request: &LaunchRequest, spec: &RunSpec, facts: &[HostFacts]) -> Vec<String> {
     let used = spec.hosts();
@@ -158,11 +194,16 @@ fn absent_remarks(request: &LaunchRequest, spec: &RunSpec, facts: &[HostFacts]) 
     let considered = match &request.place {
         PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_) => 0,
         // in the order of the hosts file, and no further than needed
-        PlacementSpec::Count(Some(_)) => last,
-        PlacementSpec::Count(None) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => facts.len(),
+        PlacementSpec::Count(Some(_)) | PlacementSpec::Nodes { .. } => last,
+        PlacementSpec::Count(None) | PlacementSpec::Free { .. } => facts.len(),
     };
-    let absent: Vec<(&HostId, &str)> =
-        facts.iter().take(considered).filter_map(|host| Some((&host.id, host.absent.as_deref()?))).collect();
+    let has_gpus = spec.placements.iter().any(|placement| placement.gpus().next().is_some());
+    let why = |host: &HostFacts| {
+        let fails = has_gpus && host.driver_fails && !used.contains(&host.id);
+        host.absent.clone().or_else(|| host.no_gpu.clone().filter(|_| fails))
+    };
+    let absent: Vec<(&HostId, String)> =
+        facts.iter().take(considered).filter_map(|host| Some((&host.id, why(host)?))).collect();
     if absent.len() > ABSENT {
         let names: Vec<&str> = absent.iter().take(ABSENT).map(|(host, _)| host.as_str()).collect();
         let (names, more) = (names.join(", "), absent.len() - ABSENT);
@@ -170,7 +211,7 @@ fn absent_remarks(request: &LaunchRequest, spec: &RunSpec, facts: &[HostFacts]) 
             "{names} and {more} more are passed over: they are not up; `hvtui hosts check` says why"
         )];
     }
-    let one = |(host, why): &(&HostId, &str)| format!("{host} is passed over: {}", plain(host, why));
+    let one = |(host, why): &(&HostId, String)| format!("{host} is passed over: {}", plain(host, why));
     absent.iter().map(one).collect()
 }
 

@@ -29,6 +29,8 @@ fn hosts_that_are_passed_over_are_told_with_the_reason() {
     let told = "a is passed over: not trusted";
     assert_eq!(remarks(PlacementSpec::Count(Some(2)), &hosts), [told], "c would not have been reached");
     assert_eq!(remarks(PlacementSpec::Count(None), &hosts), [told, "c is passed over: not trusted"]);
+    let nodes = PlacementSpec::Nodes { nodes: 1, each: Some(2) };
+    assert_eq!(remarks(nodes, &hosts), [told], "c would not have been reached");
     let named = PlacementSpec::Hosts { hosts: vec![("b".into(), 1)], np: None };
     assert!(remarks(named, &hosts).is_empty());
     let many = ["a", "c", "d", "e"].map(absent).into_iter().chain([cpu_host("b", 2)]).collect::<Vec<_>>();
@@ -36,6 +38,40 @@ fn hosts_that_are_passed_over_are_told_with_the_reason() {
         remarks(PlacementSpec::Count(Some(2)), &many),
         ["a, c, d and 1 more are passed over: they are not up; `hvtui hosts check` says why"]
     );
+}
+
+#[test]
+fn what_a_line_may_not_have_meant_is_told() {
+    let remarks = |command: &str, place: PlacementSpec, hosts: &[HostFacts]| {
+        let mut asked = request(command, place);
+        asked.kind = Some(JobKind::Plain);
+        planned(&asked, hosts).remarks
+    };
+    let two = || PlacementSpec::Count(Some(2));
+    let cpus = [cpu_host("a", 4)];
+    let told = remarks("sbatch job.sh", two(), &cpus);
+    assert!(told.len() == 1 && told[0].starts_with("`sbatch` is started once per rank: 2 times"), "{told:?}");
+    assert!(remarks("sbatch job.sh", PlacementSpec::Count(Some(1)), &cpus).is_empty());
+
+    let mixed = [gpu_host("g", 1), cpu_host("c", 4)];
+    let told = remarks("true", two(), &mixed);
+    assert!(told.len() == 1 && told[0].starts_with("the ranks take CPU slots: "), "{told:?}");
+    assert!(remarks("true", PlacementSpec::Count(Some(1)), &mixed).is_empty());
+    assert!(remarks("true", two(), &cpus).is_empty(), "no host has a GPU");
+
+    let list = |slots| PlacementSpec::Hosts {
+        hosts: ["a", "b"].map(|host| (HostId::from(host), slots)).to_vec(),
+        np: Some(2),
+    };
+    let pair = [cpu_host("a", 2), cpu_host("b", 2)];
+    let told = "b gets no rank: the hosts before have slots for all 2; to share them out write a:1,b:1.";
+    assert_eq!(remarks("true", list(ALL_SLOTS), &pair), [told]);
+    assert!(remarks("true", list(2), &pair).is_empty(), "the line says how many each gets");
+
+    let mut broken = cpu_host("broken", 4);
+    (broken.driver_fails, broken.no_gpu) = (true, Some("NVML failed (x)".to_owned()));
+    let told = ["broken is passed over: NVML failed (x)"];
+    assert_eq!(remarks("true", PlacementSpec::Count(None), &[broken, gpu_host("g", 1)]), told);
 }
 
 #[test]
@@ -122,7 +158,8 @@ fn ranks_of_a_line_that_hides_each_gpu_see_none_and_again_none() {
 fn the_preview_shows_every_rank() {
     let address = |host, last| HostFacts { ssh_server_address: Some([10, 0, 0, last].into()), ..host };
     let hosts = [address(gpu_host("gpu-a", 2), 1), address(cpu_host("cpu", 1), 2)];
-    let mut asked = request("python train.py", PlacementSpec::Count(None));
+    let named = PlacementSpec::Hosts { hosts: vec![("gpu-a".into(), 2), ("cpu".into(), 1)], np: None };
+    let mut asked = request("python train.py", named);
     asked.command.push("two words \u{1b}[31m".to_owned());
     asked.env = BTreeMap::from([("NOTE".into(), "it's".into())]);
     let plan = planned(&asked, &hosts);

@@ -171,6 +171,9 @@ fn a_launch_on_busy_gpus_waits_when_asked_and_can_be_called_off() {
     let effects = key(&mut story, KeyCode::Enter);
     assert_eq!(effects, [Effect::Launch(LaunchRequest { on_busy: wait, ..request })]);
     story.send(Msg::LaunchWaits("gpu-a:0 is busy".to_owned()));
+    let shown = text(&story.model, COLOR);
+    assert!(!shown.contains("enter start"), "{shown}");
+    assert_eq!(shown.matches("gpu-a:0 is busy").count(), 1, "{shown}");
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "it waits already");
     assert_eq!(key(&mut story, KeyCode::Esc), [Effect::LeaveQueue]);
     assert_eq!((story.model.ui.launch.starting, story.model.ui.screen), (false, Screen::Launch));
@@ -400,9 +403,15 @@ fn pasted_lines_are_read_as_run_reads_them() {
             "python3 -u t.py",
             PlacementSpec::Nodes { nodes: 1, each: Some(2) },
         ),
-        ("LR=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(None)),
-        ("nohup python t.py > train.log 2>&1 &", JobKind::Plain, "python t.py", PlacementSpec::Count(None)),
-        ("'LR=1 TAG=\"a b\" python t.py'", JobKind::Plain, "python t.py", PlacementSpec::Count(None)),
+        // as many as the form suggests for a command that is typed
+        ("LR=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(2))),
+        (
+            "nohup python t.py > train.log 2>&1 &",
+            JobKind::Plain,
+            "python t.py",
+            PlacementSpec::Count(Some(2)),
+        ),
+        ("'LR=1 TAG=\"a b\" python t.py'", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(2))),
         (
             "(base) me@gpu-a:~/proj$ torchrun \\\n> --nproc_per_node=2 \\\n> t.py \\",
             JobKind::Torch,
@@ -422,6 +431,22 @@ fn pasted_lines_are_read_as_run_reads_them() {
         assert_eq!((request.kind, request.command.join(" ").as_str()), (Some(kind), command), "{line}");
         assert_eq!(request.place, place, "{line}");
     }
+}
+
+#[test]
+fn a_line_that_takes_each_free_slot_says_so_in_the_field_ranks() {
+    let mut story = form();
+    let request = only_preview(&paste(&mut story, "torchrun --nproc-per-node=gpu t.py"));
+    assert_eq!(request.place, PlacementSpec::Nodes { nodes: 1, each: None });
+    let said = story.model.ui.launch.when_empty(Field::Ranks);
+    assert_eq!(said, "one on every free GPU of one host · from the line");
+    // which `hvtui run` without a number takes, too; the form suggests none to it
+    let mut story = form();
+    let request = only_preview(&paste(&mut story, "hvtui run -- python t.py"));
+    assert_eq!(request.place, PlacementSpec::Count(None));
+    let mut story = form();
+    paste(&mut story, "nohup python t.py &");
+    assert!(text(&story.model, COLOR).contains("2   suggested"));
 }
 
 #[test]

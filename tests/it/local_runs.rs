@@ -87,6 +87,25 @@ fn a_full_standard_output_fails_the_run() {
 }
 
 #[test]
+fn a_module_that_is_missing_on_this_machine_names_the_python_that_lacks_it() {
+    let person = Person::new(1);
+    let hosts = "[[host]]\nname = \"local\"\naddress = \"local\"\nslots = 1\n";
+    std::fs::write(person.home().join("hosts.toml"), hosts).unwrap();
+    let said = |variables: &[&str]| {
+        let line = ["python3", "-c", "import no_such_module"];
+        let out = person.run(&[&["run", "-np", "1"], variables, &["--"], &line].concat());
+        assert_eq!(out.status.code(), Some(1), "{out:?}");
+        text(&out.stderr)
+    };
+    let hint = "doctor --only python,path --module no_such_module -H local";
+    let err = said(&[]);
+    assert!(err.contains(&format!("{hint}; python3 is /usr/bin/python3\n")), "{err}");
+    // of another search path nothing is known here
+    let err = said(&["--env", "PATH=/bin:/usr/bin"]);
+    assert!(err.contains(hint) && !err.contains("python3 is"), "{err}");
+}
+
+#[test]
 fn help_that_could_not_be_written_is_no_success() {
     let person = Person::new(1);
     assert!(person.run(&["run", "-np", "1", "--", "echo", "said"]).status.success());

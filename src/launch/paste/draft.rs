@@ -31,6 +31,8 @@ pub(super) struct Draft<'a> {
     pub check_build: bool,
     /// torchrun's agents number their hosts themselves: `--rdzv-backend=c10d`.
     pub numbers_hosts: bool,
+    /// torchrun's options that say where its hosts meet, as given.
+    pub meets: Vec<String>,
 }
 
 impl<'a> Draft<'a> {
@@ -47,6 +49,7 @@ impl<'a> Draft<'a> {
             query: false,
             check_build: false,
             numbers_hosts: false,
+            meets: Vec::new(),
         }
     }
 

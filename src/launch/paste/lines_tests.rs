@@ -274,7 +274,9 @@ fn torchrun_of_the_tutorials() {
          --master-addr=10.0.0.1 --master-port=1234 --use_env main.py",
     );
     assert_eq!(read.launcher, Launcher::TorchLaunch { use_env: true, dashes: true });
-    assert_eq!((read.np, read.node_rank, read.remarks.len()), (Some(4), Some(0), 2));
+    assert_eq!((read.np, read.node_rank, read.remarks.len()), (Some(4), Some(0), 3));
+    let meets = "`--master-addr 10.0.0.1 --master-port 1234` has no effect";
+    assert!(read.remarks.iter().any(|remark| remark.starts_with(meets)), "{:?}", read.remarks);
     assert_eq!(read.command, words("/usr/bin/python3.11 -u main.py"));
     let read = pasted("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 x.py");
     assert_eq!((read.np, read.remarks.len()), (Some(4), 0), "whether they are enough is known with the host");
@@ -341,4 +343,10 @@ fn launchers_that_are_not_read_are_started_once() {
         assert_eq!((pasted.argv.join(" ").as_str(), pasted.np), (line, np));
     }
     assert_eq!(read_text("accelerate config").unwrap(), None);
+    let included = pasted("deepspeed --include=gpu-a:0,1@gpu-b:0,1 ddp.py --include x");
+    assert_eq!((included.hosts.clone(), included.np), (vec![host("gpu-a", 2)], None));
+    assert!(included.remarks[0].contains("gpu-b by ssh itself"), "{:?}", included.remarks);
+    let here = pasted("deepspeed --include localhost:1 ddp.py");
+    assert_eq!((here.hosts.len(), here.np), (0, Some(1)));
+    assert!(pasted("deepspeed ddp.py --include gpu-a:0").hosts.is_empty(), "it is the script's");
 }

@@ -1,5 +1,7 @@
 //! Lines that start no job but have an equal in hvtui: `watch -n 10 nvidia-smi`, `ssh-keygen`, `ssh-copy-id`.
 
+use std::path::Path;
+
 use crate::launch::words::Caret;
 
 use super::base;
@@ -96,6 +98,14 @@ pub(super) fn starts_ranks(draft: &mut Draft<'_>, at: usize) -> bool {
         return false;
     }
     draft.pasted.np = ranks_option(&words).map(|(_, ranks)| ranks);
+    let is_script = |word: &String| Path::new(word).extension().is_some_and(|end| end == "py");
+    let own = words.iter().position(is_script).map_or(&words[..], |script| &words[..script]);
+    if base(&words[0]) == "deepspeed"
+        && let Some(list) = option_value(own, "--include")
+        && draft.pasted.np.is_none()
+    {
+        include(draft, list);
+    }
     draft.pasted.command.clone_from(&words);
     let shown =
         if words.len() > 1 && words[0].ends_with("accelerate") { "accelerate launch" } else { "deepspeed" };
@@ -104,6 +114,40 @@ pub(super) fn starts_ranks(draft: &mut Draft<'_>, at: usize) -> bool {
         .not_understood
         .push(format!("`{shown}` (`hvtui run --kind torch -- python …` starts its ranks itself)"));
     true
+}
+
+/// The value of an option, behind `=` or as the next word.
+fn option_value<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
+    let at = words.iter().position(|word| word.split('=').next() == Some(name))?;
+    words[at].split_once('=').map(|(_, value)| value).or_else(|| words.get(at + 1).map(String::as_str))
+}
+
+/// deepspeed's `--include a:0,1@b:0,1`: its first host, and how many GPUs it uses there. The others it reaches itself.
+fn include(draft: &mut Draft<'_>, list: &str) {
+    let hosts: Vec<(&str, Option<u32>)> = list
+        .split('@')
+        .map(|part| {
+            let (host, gpus) = part.split_once(':').map_or((part, None), |(host, gpus)| (host, Some(gpus)));
+            (
+                host.trim(),
+                gpus.map(|gpus| gpus.split(',').filter(|gpu| !gpu.trim().is_empty()).count() as u32),
+            )
+        })
+        .filter(|(host, _)| !host.is_empty())
+        .collect();
+    let Some(((first, gpus), others)) = hosts.split_first() else { return };
+    if *first == "localhost" {
+        draft.pasted.np = *gpus;
+    } else {
+        draft.pasted.hosts = vec![HostSlots { host: (*first).to_owned(), user: None, slots: *gpus }];
+    }
+    if !others.is_empty() {
+        let others: Vec<&str> = others.iter().map(|(host, _)| *host).collect();
+        draft.remark(format!(
+            "deepspeed starts its ranks on {} by ssh itself: their GPUs are neither held nor watched for this run.",
+            others.join(", ")
+        ));
+    }
 }
 
 /// `ssh-keygen …`: keys between hosts are what the mesh is.

@@ -41,8 +41,8 @@ static OPTIONS: &[Row] = &[
     row("-t --tee", 1, NoEffect(OUTPUT)),
     row("--local-ranks-filter", 1, NoEffect(OUTPUT)),
     row("--node-rank", 1, Try(common::node_rank)),
-    row("--master-addr", 1, Try(common::master_addr)),
-    row("--master-port", 1, Try(common::master_port)),
+    row("--master-addr", 1, Try(master_addr)),
+    row("--master-port", 1, Try(master_port)),
     row("--local-addr", 1, NoEffect(ADDRESS)),
     row("--logs-specs", 1, Delegate),
     row("--numa-binding", 1, Delegate),
@@ -205,7 +205,18 @@ fn endpoint(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
     };
     draft.pasted.master_addr = Some(host.to_owned());
     draft.pasted.master_port = port.or(draft.pasted.master_port);
+    draft.meets.push(given.shown());
     Ok(())
+}
+
+fn master_addr(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+    draft.meets.push(given.shown());
+    common::master_addr(draft, given)
+}
+
+fn master_port(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+    draft.meets.push(given.shown());
+    common::master_port(draft, given)
 }
 
 fn standalone(draft: &mut Draft<'_>, given: &Given<'_>) {
@@ -223,6 +234,10 @@ fn remarks(draft: &mut Draft<'_>) {
     }
     if let Some(rank) = pasted.node_rank {
         said.push(format!("`--node-rank {rank}` is not needed: hvtui numbers the hosts."));
+    }
+    if !draft.meets.is_empty() {
+        let options = draft.meets.join(" ");
+        said.push(format!("`{options}` has no effect: {MEET}, on the host of rank 0."));
     }
     for text in said {
         draft.remark(text);

@@ -124,8 +124,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::LaunchWaits(why) => {
-            model.ui.launch.waits = Some(why.clone());
-            model.notice(Level::Info, format!("the launch waits: {why}"));
+            launch::waits(model, why);
             Vec::new()
         }
         Msg::Syncing(id, words) => {

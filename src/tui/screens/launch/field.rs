@@ -78,7 +78,7 @@ impl Field {
         match self {
             Self::Command => "what every rank executes, or a line such as horovodrun -np 2 …",
             Self::Recipe | Self::Kind => "← → changes",
-            Self::Ranks => "one on every free slot",
+            Self::Ranks => "one on every free GPU; on every CPU slot where there is none",
             Self::On => "the first free slots; or gpu-a:0,1 gpu-b:2; or -H gpu-a:2,gpu-b:1",
             Self::Gpus => "each rank sees all of its host; or own; or 2 for each rank",
             Self::Name => "made from the command",

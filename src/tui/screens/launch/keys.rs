@@ -43,6 +43,13 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[Key::ctrl('c')], Action::Quit, "", "quit; runs go on"),
 ];
 
+/// Why a key can do nothing now.
+pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
+    let waits = model.ui.launch.waits.is_some();
+    (action == Action::Start && waits)
+        .then_some("the launch waits for its GPUs already; esc leaves the queue")
+}
+
 /// Does what a key means here; keys without meaning edit the field.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {

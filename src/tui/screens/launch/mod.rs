@@ -13,7 +13,7 @@ use crate::launch::host_list;
 use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::surroundings as surroundings_of;
-use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::request::{LaunchRequest, Only, PlacementSpec};
 use crate::launch::words::{Caret, join};
 use crate::tui::core::{Effect, Level, Screen};
 use crate::tui::screens::cluster::rows;
@@ -46,7 +46,7 @@ pub(super) static ENTRY: Entry = Entry {
     title: view::action_at,
     keys: &[keys::KEYS],
     act: keys::act,
-    missing: |_, _| None,
+    missing: keys::missing,
     typed: keys::typed,
     pasted: keys::paste,
     settle: |_| {},
@@ -337,11 +337,23 @@ pub fn lost_picks(model: &Model) -> Vec<String> {
     hosts.into_iter().filter(lost).map(words).collect()
 }
 
+/// How many ranks a line has that takes all free slots of so many hosts: `--nproc-per-node=gpu`.
+fn each_slot(nodes: u32, only: Only) -> String {
+    let slot = match only {
+        Only::Any => "slot",
+        Only::Gpus => "GPU",
+        Only::Cpus => "CPU slot",
+    };
+    let hosts = if nodes == 1 { "one host".to_owned() } else { format!("{nodes} hosts") };
+    format!("one on every free {slot} of {hosts}")
+}
+
 /// What a launcher's line says about a field.
 fn said(line: &LaunchRequest, field: Field) -> Option<String> {
     match field {
         Field::Kind => line.kind.map(|kind| kind.name().to_owned()),
         Field::Ranks => match &line.place {
+            PlacementSpec::Nodes { nodes, each: None } => return Some(each_slot(*nodes, line.only)),
             PlacementSpec::Count(count) => count.or_else(|| line.ranks_of_mask(line.options.gpus_per_rank)),
             PlacementSpec::Hosts { hosts, np } => np.or(Some(hosts.iter().map(|(_, count)| count).sum())),
             PlacementSpec::Nodes { nodes, each } => each.map(|each| nodes.saturating_mul(each)),
@@ -420,7 +432,7 @@ fn read(model: &mut Model) -> Reading {
     if !model.ui.launch.suggested {
         return reading;
     }
-    let ranks = if reading.line.is_some() { "" } else { suggested_ranks(model) };
+    let ranks = if reading.is_counted { "" } else { suggested_ranks(model) };
     if model.ui.launch.text(Field::Ranks) == ranks {
         return reading;
     }
@@ -529,6 +541,17 @@ fn take_back_picks(model: &mut Model, run: &RunId) {
         if let Slot::Gpu { uuid, .. } = &placement.slot {
             model.ui.cluster.drop_pick(&placement.host, uuid);
         }
+    }
+}
+
+/// The launch that the form asked for waits: the form says for what, on other screens a notice does.
+pub fn waits(model: &mut Model, why: String) {
+    let text = format!("the launch waits: {why}");
+    model.ui.launch.waits = Some(why);
+    if model.ui.screen == Screen::Launch {
+        model.ui.events.keep(model.now, Level::Info, &text);
+    } else {
+        model.notice(Level::Info, text);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::domain::run::JobKind;
 use crate::domain::text::{closest, hosts_hint};
 use crate::domain::world::World;
 use crate::launch::part::Part;
-use crate::launch::paste::{self, Pasted, Shown};
+use crate::launch::paste::{self, Launcher, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Caret, Line, split};
@@ -35,14 +35,24 @@ pub(super) enum Outcome {
 pub(super) struct Reading {
     /// What a launcher's line in the command field says by itself.
     pub line: Option<LaunchRequest>,
+    /// Whether that line says how many ranks there are; a command without a launcher does not.
+    pub is_counted: bool,
     /// What the form comes to.
     pub outcome: Outcome,
+}
+
+impl Reading {
+    fn needs_file(name: String) -> Self {
+        Self { line: None, is_counted: false, outcome: Outcome::NeedsFile(name) }
+    }
 }
 
 /// The command field.
 enum Said {
     Command(Vec<String>),
     Line(Box<LaunchRequest>),
+    /// A command without a launcher, and what stands around it.
+    Prepared(Box<LaunchRequest>),
     NeedsFile(String),
     Fault(Fault),
 }
@@ -55,11 +65,12 @@ pub(super) fn read(
     here: &Here,
 ) -> Reading {
     let mut faults = Vec::new();
-    let (mut command, mut line) = (Vec::new(), None);
+    let (mut command, mut line, mut is_counted) = (Vec::new(), None, false);
     match command_field(form, variables, here) {
         Said::Command(words) => command = words,
-        Said::Line(request) => line = Some(*request),
-        Said::NeedsFile(name) => return Reading { line: None, outcome: Outcome::NeedsFile(name) },
+        Said::Line(request) => (line, is_counted) = (Some(*request), true),
+        Said::Prepared(request) => line = Some(*request),
+        Said::NeedsFile(name) => return Reading::needs_file(name),
         Said::Fault(fault) => {
             faults.push(fault);
             // the other fields are read all the same
@@ -156,7 +167,7 @@ pub(super) fn read(
             }
         }
     };
-    Reading { line, outcome }
+    Reading { line, is_counted, outcome }
 }
 
 /// That the `on` field counts before the places of the line. What may mean the same hosts is not told.
@@ -290,7 +301,12 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
             "the line's ssh port {port} has no effect here: hosts are reached as the hosts file says."
         ));
     }
-    Said::Line(Box::new(request))
+    let is_free = request.place == PlacementSpec::Count(None) && request.gpu_mask.is_none();
+    if pasted.launcher == Launcher::Plain && is_free {
+        Said::Prepared(Box::new(request))
+    } else {
+        Said::Line(Box::new(request))
+    }
 }
 
 /// The `gpus` field: `--gpu-view` or `--gpus-per-rank`.

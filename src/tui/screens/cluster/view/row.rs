@@ -2,7 +2,7 @@
 
 use ratatui::style::{Modifier, Style};
 
-use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo};
+use crate::domain::host::HostInfo;
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -155,9 +155,7 @@ pub(super) fn absence(info: &HostInfo) -> &'static str {
 
 /// Whether a host has no GPU data because its driver is broken, not because it has no GPU.
 pub(super) fn is_broken(info: &HostInfo) -> bool {
-    let broken =
-        |why: &GpuAbsence| !matches!(why.reason, GpuAbsenceReason::NoLibrary | GpuAbsenceReason::NoDevice);
-    info.gpus.is_empty() && info.gpu_absence.as_ref().is_some_and(broken)
+    info.gpus.is_empty() && info.gpu_absence.as_ref().is_some_and(|why| why.reason.is_fault())
 }
 
 /// What a host without GPUs says in the columns that only GPUs have.

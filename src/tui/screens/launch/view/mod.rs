@@ -36,7 +36,10 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let form = &model.ui.launch;
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
     canvas.text(1, 0, 10, "Launch", strong);
-    for (columns, words, _) in header(canvas.width()) {
+    for (columns, words, action) in header(canvas.width()) {
+        if action == Action::Start && form.waits.is_some() {
+            continue;
+        }
         canvas.text(columns.start, 0, columns.end - columns.start, words, dim);
     }
     let lines = lines(model, canvas.height());
@@ -155,7 +158,9 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
     let kept = error.as_ref().map_or(0, |error| width(error) + 3).min(room / 2);
     let text_room = room.saturating_sub(kept).max(8);
     let scroll = scroll_of(form, field, text_room);
-    let shown = skip_columns(input.value(), scroll);
+    // the mark stands in the place of the first column that is shown
+    let (mark, behind) = if scroll > 0 { ("…", 1) } else { ("", 0) };
+    let shown = &format!("{mark}{}", skip_columns(input.value(), scroll + behind));
     let end = if input.value().is_empty() && error.is_none() {
         let hint = form.when_empty(field);
         canvas.text(TEXT + u16::from(focused), y, room, &hint, dim.add_modifier(Modifier::ITALIC))
@@ -171,6 +176,9 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
         let end = canvas.text(TEXT, y, text_room, shown, text);
         match completion::suggestion(model).filter(|_| focused) {
             Some(rest) => completion_words(canvas, (end, y), &rest),
+            None if field == Field::Ranks && form.suggested && error.is_none() => {
+                canvas.text(end + 3, y, canvas.width().saturating_sub(end + 4), "suggested", dim)
+            }
             None => end,
         }
     };
@@ -302,7 +310,16 @@ fn will_run(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
     }
     if let (Some(Err(error)), true) = (&form.plan, form.request.is_some()) {
         let style = if error.is_waiting() { text } else { bad };
-        y = paragraph(canvas, y, end, error.busy().unwrap_or(&error.reason), style);
+        // while it waits nothing of it goes stale: these words tell no ages
+        match form.waits.as_deref().or(error.busy()) {
+            // a line for each host
+            Some(busy) => {
+                for part in busy.split("; ") {
+                    y = paragraph(canvas, y, end, part, style);
+                }
+            }
+            None => y = paragraph(canvas, y, end, &error.reason, style),
+        }
     }
     for words in lost_picks(model) {
         let warn = canvas.theme.warn;
