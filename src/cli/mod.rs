@@ -229,6 +229,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => commands::doctor::run(args, &file()?, &paths()?),
         Command::Smoke(args) => commands::smoke::run(args, &file()?, &paths()?),
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
+        Command::Demo(_) if cli.hosts.is_some() || cli.no_install => Err(Failure::usage(
+            "the demo has hosts of its own: leave out --hosts and --no-install, which are for real ones",
+        )),
         Command::Demo(args) => commands::ui::demo(args),
         Command::Report(args) => commands::report::run(args, file, &paths()?),
         Command::Diff(args) => commands::diff::run(args, &paths()?),

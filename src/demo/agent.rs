@@ -16,6 +16,7 @@ use super::signals::Touched;
 use super::{Health, Size, chance, checks, gpus};
 use crate::clock;
 use crate::cluster::link::Within;
+use crate::domain::collectives::HostCollectives;
 use crate::domain::gpu::Reading;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress};
@@ -32,8 +33,8 @@ use crate::wire::frame::Decoder;
 use crate::wire::gpu::GpuEventsTold;
 use crate::wire::handshake::Hello;
 use crate::wire::message::{
-    Follow, Forgotten, FromAgent, Pong, Preflight, Prepared, Queue, RankExited, RankStarted, Refused, RunRef,
-    Runs as ToldRuns, Sampled, Stacks, Stands, ToAgent,
+    AskStacks, Follow, Forgotten, FromAgent, Pong, Preflight, Prepared, Queue, RankExited, RankStarted,
+    Refused, RunRef, Runs as ToldRuns, Sampled, Stacks, Stands, ToAgent,
 };
 use crate::wire::sync::{SyncAsk, SyncState, SyncTold};
 
@@ -341,15 +342,7 @@ impl Talk {
                 self.say(&FromAgent::Preflight(Preflight { ask: ask.ask, host, findings }));
             }
             ToAgent::AskChecks(ask) => self.check(ask),
-            ToAgent::AskStacks(ask) => self.say(&FromAgent::Stacks(Stacks {
-                run: ask.run,
-                host: host.id.clone(),
-                of: Vec::new(),
-                why: Some("the ranks of a demo are no processes".to_owned()),
-                threads: Some(ask.threads),
-                collectives: crate::domain::collectives::HostCollectives::default(),
-                last: true,
-            })),
+            ToAgent::AskStacks(ask) => self.stacks(ask, now),
             ToAgent::Trace(trace) => self.refuse(trace.run, "the ranks of a demo have no kernels to trace"),
             ToAgent::Sync(SyncAsk::Open(open)) => self.say(&FromAgent::Sync(SyncTold {
                 upload: open.upload,
@@ -372,6 +365,22 @@ impl Talk {
                 self.look();
             }
         }
+    }
+
+    /// Tells where the ranks of a run are that have not ended.
+    fn stacks(&mut self, ask: AskStacks, now: HostTime) {
+        let host = Arc::clone(&self.host);
+        host.advance(now);
+        let of = host.shares().get(&ask.run).map_or_else(Vec::new, |share| share.stacks(now));
+        self.say(&FromAgent::Stacks(Stacks {
+            run: ask.run,
+            host: host.id.clone(),
+            of,
+            why: None,
+            threads: Some(ask.threads),
+            collectives: HostCollectives::default(),
+            last: true,
+        }));
     }
 
     fn refuse(&mut self, run: RunId, reason: &str) {

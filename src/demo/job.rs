@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::chance::share;
+use super::stacks;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::report::Report;
@@ -145,6 +146,28 @@ impl Job {
         let Fate::Hangs(culprit) = self.fate else { return None };
         let phase = if culprit == self.rank { Phase::Data } else { Phase::Wait };
         self.hangs().then(|| (phase, self.step, now.saturating_sub(self.since)))
+    }
+
+    /// The phase in which it is at `now`, the step, and for how long.
+    pub(super) fn place(&self, now: u64) -> (Phase, u64, u64) {
+        if let Some(stands) = self.stands(now) {
+            return stands;
+        }
+        if self.opened < 3 {
+            return (Phase::Other, 0, now);
+        }
+        let in_step = now.saturating_sub(self.since);
+        let spans = Step::of(self.seed, self.rank, self.world, self.step).spans();
+        let begun = spans.iter().filter(|span| u64::from(span.start_us) <= in_step);
+        let last = begun.max_by_key(|span| span.start_us);
+        last.map_or((Phase::Other, self.step, in_step), |span| {
+            (span.phase, self.step, in_step - u64::from(span.start_us))
+        })
+    }
+
+    /// Its stack in a phase.
+    pub(super) fn stack(&self, phase: Phase) -> String {
+        stacks::text(&self.script, phase)
     }
 
     fn hangs(&self) -> bool {
@@ -300,5 +323,13 @@ mod tests {
         }
         let phases: Vec<Phase> = jobs.iter().map(|job| job.stands(late).unwrap().0).collect();
         assert_eq!(phases, [Phase::Wait, Phase::Data]);
+        let stacks: Vec<String> = jobs.iter().map(|job| job.stack(job.place(late).0)).collect();
+        assert!(stacks[0].contains("all_reduce") && stacks[1].contains("dataloader.py"), "{stacks:?}");
+        // one that goes on is in each of its phases by and by
+        let mut goes_on = ranks(2, "train").remove(0);
+        goes_on.advance(HostTime(0), MET_US);
+        let seen: std::collections::BTreeSet<usize> =
+            (0..60).map(|part| goes_on.place(MET_US + part * 1_000).0.index()).collect();
+        assert!(seen.len() >= 4, "{seen:?}");
     }
 }

@@ -11,6 +11,7 @@ mod gpus;
 mod job;
 mod runs;
 mod signals;
+mod stacks;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -11,6 +11,8 @@ use crate::domain::lease::{Lease, Leases};
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage, Spool};
 use crate::domain::run_status::HostRunStatus;
+use crate::domain::stacks::{ProcessStacks, Taker};
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
 
 const TERM: i32 = 15;
@@ -192,6 +194,24 @@ impl SimulatedRun {
                 since: Some(self.start),
             }));
         }
+    }
+
+    /// Where its ranks are that have not ended.
+    pub(super) fn stacks(&self, now: HostTime) -> Vec<ProcessStacks> {
+        let since = now.0.saturating_sub(self.start.0);
+        let stack = |rank: &RankRun| {
+            let (phase, step, for_us) = rank.job.place(since);
+            ProcessStacks {
+                rank: rank.rank,
+                worker: None,
+                pid: rank.pid,
+                by: Taker::Hooks,
+                text: rank.job.stack(phase),
+                lacks: None,
+                standing: Some(StalledPhase { phase, step, for_us, stopped: false, at: None }),
+            }
+        };
+        self.ranks.iter().filter(|rank| rank.exit.is_none()).map(stack).collect()
     }
 
     /// What a client is told that asks which runs there are.

@@ -6,8 +6,8 @@ use crate::domain::gpu::{GpuProcess, Reading};
 use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled};
 use crate::wire::signal::{SignalAsk, SignalTold};
 
-/// Whose processes `you` may not signal.
-const GUARDED: &str = "svc-llm";
+/// The login on the demo's hosts: other users' processes are left alone.
+const LOGIN: &str = "you";
 
 /// What signals have done to a host's processes so far.
 #[derive(Debug, Default)]
@@ -83,8 +83,8 @@ fn with_children(on_gpus: &[GpuProcess], pid: u32) -> Vec<FoundProcess> {
             "it is a rank of run {}, and those of a demo are no processes: x on the Run screen ends the run",
             run.id.short()
         )),
-        (None, Some(GUARDED)) => Some(format!(
-            "belongs to {GUARDED}; hvtui is logged in as you there: ask {GUARDED} or an administrator, or log in as {GUARDED}"
+        (None, Some(owner)) if owner != LOGIN => Some(format!(
+            "belongs to {owner}; hvtui is logged in as {LOGIN} there: ask {owner} or an administrator, or log in as {owner}"
         )),
         _ => None,
     };
@@ -126,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_ends_and_a_service_is_left_alone() {
-        let (mut touched, there) = (Touched::default(), [process(100, "li"), process(200, GUARDED)]);
+    fn a_tree_ends_and_that_of_another_user_is_left_alone() {
+        let (mut touched, there) = (Touched::default(), [process(100, LOGIN), process(200, "li")]);
         assert_eq!(found(&mut touched, &look(100, false), &there).len(), 1);
         let tree = found(&mut touched, &look(100, true), &there);
         let guarded = found(&mut touched, &look(200, false), &there);

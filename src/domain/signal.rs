@@ -1,5 +1,6 @@
 //! Signals to processes of hosts: by what a process is named, which would be hit, and what came of it, in words. Pure.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -159,12 +160,24 @@ pub enum SignalAnswer {
 /// How many processes a sentence names.
 const NAMED: usize = 3;
 
-/// What will be sent, in one sentence: `TERM to 2 processes on gpu-a: 4711 python train.py, 4712 python -c …`.
+/// What will be sent, in one sentence: `TERM to 2 processes of li on gpu-a: 4711 python train.py, 4712 python -c …`.
 pub fn intent(signal: SignalName, host: &HostId, processes: &[&FoundProcess]) -> String {
     let named: Vec<String> = processes.iter().take(NAMED).map(|process| process.words()).collect();
     let more = processes.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{signal} to {} on {host}: {}{more}", counted(processes.len(), "process"), named.join(", "))
+    let (count, owners) = (counted(processes.len(), "process"), owners(processes));
+    format!("{signal} to {count} of {owners} on {host}: {}{more}", named.join(", "))
+}
+
+/// Whose processes they are: `li`, `li, wang`, safe for a terminal.
+fn owners(processes: &[&FoundProcess]) -> String {
+    let of = |process: &&FoundProcess| match process.user.value() {
+        Some(user) => sanitize(user).into_owned(),
+        None => "an unknown user".to_owned(),
+    };
+    let all: BTreeSet<String> = processes.iter().map(of).collect();
+    let more = if all.len() > NAMED { " and others" } else { "" };
+    format!("{}{more}", all.into_iter().take(NAMED).collect::<Vec<_>>().join(", "))
 }
 
 /// What came of it, in one sentence, and whether all was as it was meant.
@@ -204,10 +217,20 @@ mod tests {
         let all: Vec<_> = (4711..4716).map(|pid| found(pid, "python train.py \u{1b}[2J")).collect();
         let all: Vec<&FoundProcess> = all.iter().collect();
         let text = intent(SignalName::Term, &host, &all[..1]);
-        assert_eq!(text, "TERM to 1 process on gpu-a: 4711 python train.py ␛[2J");
+        assert_eq!(text, "TERM to 1 process of li on gpu-a: 4711 python train.py ␛[2J");
         let text = intent(SignalName::Kill, &host, &all);
-        assert!(text.starts_with("KILL to 5 processes on gpu-a: 4711 python"), "{text}");
+        assert!(text.starts_with("KILL to 5 processes of li on gpu-a: 4711 python"), "{text}");
         assert!(text.ends_with(" and 2 more") && !text.contains('\u{1b}'), "{text}");
+        let whose = |users: &[Option<&str>]| {
+            let of = |user: &Option<&str>| {
+                let user = user.map_or(Reading::Unsupported, |user| Reading::Value(user.to_owned()));
+                FoundProcess { user, ..found(7, "sleep 9") }
+            };
+            let all: Vec<FoundProcess> = users.iter().map(of).collect();
+            owners(&all.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(whose(&[Some("wang"), Some("li"), Some("wang"), None]), "an unknown user, li, wang");
+        assert_eq!(whose(&["a", "b", "c", "d"].map(Some)), "a, b, c and others");
     }
 
     #[test]

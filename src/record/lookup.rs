@@ -95,12 +95,14 @@ impl Lookup {
     fn is_within(&self, timed: &Timed) -> bool {
         let LineSearch { forward, from, seen, to, .. } = &self.search;
         let (time, is_of_moment) = (timed.time, timed.time == *from);
+        // what happened at the moment may have been told, and seen, after something later
         let is_seen = seen.map(|seen| timed.envelope.seq <= seen);
         if *forward {
-            let is_ahead = time > *from || (is_of_moment && is_seen == Some(false));
+            let is_ahead =
+                (time > *from && is_seen != Some(true)) || (is_of_moment && is_seen == Some(false));
             is_ahead && to.is_none_or(|to| time <= to)
         } else {
-            let is_ahead = time < *from || (is_of_moment && is_seen == Some(true));
+            let is_ahead = time < *from || is_seen == Some(true);
             is_ahead && to.is_none_or(|to| time > to)
         }
     }

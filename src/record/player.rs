@@ -83,6 +83,10 @@ pub struct Player {
     playhead: Stamp,
     /// Where it stands within the moment of the playhead, if not behind all that happened at it: the run has so many lines.
     lines: Option<u64>,
+    /// Where it stands behind its moment: what happened at that was told until then, after something later.
+    told_until: Option<Stamp>,
+    /// Whether that is to be looked up.
+    looks_up: bool,
     motion: Motion,
     fold: Fold,
     steps: Option<Steps>,
@@ -140,6 +144,8 @@ impl Player {
             end,
             playhead: start,
             lines: None,
+            told_until: None,
+            looks_up: false,
             motion: Motion::default(),
             fold: Fold::default(),
             steps,
@@ -345,7 +351,7 @@ impl Player {
     /// Moves the playhead; the next [`Player::advance`] tells what that means.
     pub fn seek(&mut self, to: Stamp) {
         self.playhead = to.clamp(self.start, self.end);
-        self.lines = None;
+        (self.lines, self.told_until, self.looks_up) = (None, None, false);
         self.lines_ahead = None;
         self.lookup = None;
         self.motion.waits = false;
@@ -368,7 +374,8 @@ impl Player {
 
     /// Where the playhead stands.
     fn place(&self) -> Until {
-        self.lines.map_or(Until::Moment(self.playhead), |lines| Until::Line(self.playhead, lines))
+        let moment = self.told_until.unwrap_or(self.playhead);
+        self.lines.map_or(Until::Moment(moment), |lines| Until::Line(self.playhead, lines))
     }
 
     /// How long until the playhead wants to move again; `None` while it stands still.
@@ -387,7 +394,8 @@ impl Player {
     /// The first call gives the world at the start.
     pub fn advance(&mut self, now: Stamp) -> Playback {
         if self.motion.playing {
-            (self.lines, self.lines_ahead) = (None, None);
+            (self.lines, self.lines_ahead, self.told_until) = (None, None, None);
+            self.looks_up = false;
             let moved = self.motion.advance(now);
             self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
             if self.playhead == self.end && self.writing == Writing::Over {
@@ -395,6 +403,7 @@ impl Player {
                 self.motion.waits = self.may_grow();
             }
         }
+        self.look_up_moment();
         let known = self.glimpse_of_known();
         self.reset_due |= self.fold.jump_towards(self.place());
         if known.is_none() {

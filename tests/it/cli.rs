@@ -34,6 +34,18 @@ fn hvtui(args: &[&str]) -> Ran {
 }
 
 #[test]
+fn the_demo_refuses_what_is_for_real_hosts() {
+    let meant = [&["demo", "--hosts", "none.toml"][..], &["--no-install", "demo"], &["demo", "--no-install"]];
+    for args in meant {
+        let ran = hvtui(args);
+        assert_eq!((ran.code, ran.out.as_str()), (64, ""), "{args:?}");
+        assert!(ran.err.contains("the demo has hosts of its own"), "{args:?}: {}", ran.err);
+    }
+    let ran = hvtui(&["demo", "--size", "2"]);
+    assert!(ran.err.contains("the demo is for looking at"), "{}", ran.err);
+}
+
+#[test]
 fn without_a_terminal_there_is_no_ui() {
     let ran = hvtui(&[]);
     assert_eq!((ran.code, ran.out.as_str()), (64, ""));

@@ -72,6 +72,23 @@ fn a_hang_and_an_idle_gpu_are_told_within_a_minute() {
     terminal.press(&["Escape"]);
     let cluster = terminal.wait("the cluster again", |screen| screen.contains("LAST MINUTE"));
     assert!(cluster.contains("alerts (E)") || cluster.contains("\u{25b2}"), "{cluster}");
+    // the stacks of its ranks say why
+    terminal.press(&["r"]);
+    let runs = terminal.wait("the runs", |screen| {
+        screen.contains("llama-hangs") && screen.contains("they go when you leave")
+    });
+    assert!(!runs.contains("kept until deleted"), "{runs}");
+    terminal.press(&["/"]);
+    terminal.type_in("llama");
+    terminal.press(&["Enter"]);
+    terminal.wait("the run that hangs alone", |screen| !screen.contains("resnet50"));
+    terminal.press(&["Enter"]);
+    terminal.wait("its screen", |screen| screen.contains("LATE") && screen.contains("no step"));
+    terminal.press(&["S"]);
+    let stacks = terminal.wait("its stacks", |screen| screen.contains("all_reduce"));
+    assert!(stacks.contains("_next_data") && stacks.contains("in data of step 160"), "{stacks}");
+    terminal.press(&["Escape"]);
+    terminal.wait("the run again", |screen| !screen.contains("all_reduce"));
     terminal.press(&["q"]);
     terminal.assert_restored(0);
 }

@@ -1491,6 +1491,19 @@ fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
         story.model.ui.run.log_rank
     };
     assert_eq!(outcome(&mut story, false), Some(Rank(3)));
+    // a search goes from match to match of one log, also before the failure
+    press(&mut story, "/loss");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    let mut before = hvtui::domain::world::World::default();
+    for envelope in &early {
+        before.apply(envelope);
+    }
+    story.send(Msg::Reset(Box::new(before)));
+    story.send(Msg::Playback(PlaybackState { playhead, ..state.clone() }));
+    assert_eq!(story.model.ui.run.log_rank, Some(Rank(3)));
+    story.send(Msg::Key(Key::plain(KeyCode::Esc)));
+    assert_eq!(story.model.ui.run.log_rank, None, "the search has ended");
+    assert_eq!(outcome(&mut story, false), Some(Rank(3)));
     press(&mut story, "/no such thing");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
     let said =

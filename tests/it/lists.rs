@@ -97,6 +97,32 @@ fn a_key_that_needs_a_row_says_so_where_none_is_shown() {
 }
 
 #[test]
+fn a_key_of_the_screens_before_a_replay_says_that_it_does_nothing_there() {
+    let replayed = || {
+        let mut story = training();
+        story.model.ui.screen = Screen::Replay;
+        story.model.ui.replay.open = true;
+        story
+    };
+    let said = |story: &Story| story.model.ui.toasts.back().map(|toast| toast.text.clone());
+    let mut story = replayed();
+    assert_eq!(press(&mut story, "t"), []);
+    assert_eq!(said(&story).as_deref(), Some("a replay always shows its timeline"));
+    assert_eq!(press(&mut story, "R"), []);
+    assert_eq!(said(&story).as_deref(), Some("R does nothing in a replay: ? shows its keys"));
+    // a launch leaves the replay, for it plans for the hosts as they are now
+    let effects = press(&mut story, "a");
+    assert!(effects.contains(&Effect::CloseReplay), "{effects:?}");
+    assert_eq!((story.model.ui.screen, story.model.ui.replay.open), (Screen::Launch, false));
+    // there are no hosts beside a recording that was opened alone
+    let mut alone = replayed();
+    alone.model.ui.replay.alone = true;
+    assert_eq!(press(&mut alone, "a"), []);
+    assert!(said(&alone).unwrap().starts_with("this is a recording alone"), "{:?}", said(&alone));
+    assert_eq!(alone.model.ui.screen, Screen::Replay);
+}
+
+#[test]
 fn marked_runs_are_deleted_though_the_filter_hides_them_and_a_row_comes_back_with_its_list() {
     let mut story = emptied(Screen::Runs);
     story.send(Msg::Key(Key::plain(KeyCode::Esc)));

@@ -121,6 +121,22 @@ fn listed(kept: &RunMarks) -> Story {
 }
 
 #[test]
+fn a_mark_below_the_words_of_the_timeline_stands_on_the_row_of_times() {
+    let mut kept = RunMarks::default();
+    let at = START.plus_micros(2_000_000);
+    let new = NewMark { at, step: None, rank: None, note: "early".to_owned() };
+    kept.change(&MarkChange::Add(new)).unwrap();
+    let mut story = opened_again(&kept);
+    story.send(Msg::Resize(120, 40));
+    let screen = text(&story.model, COLOR);
+    let has_mark = |of: &str| {
+        let line = screen.lines().rfind(|line| line.trim_start().starts_with(of));
+        line.unwrap().contains('▾')
+    };
+    assert!(has_mark("h:m:s") && !has_mark("─ timeline") && !has_mark("rank 0"), "{screen}");
+}
+
+#[test]
 fn a_live_run_is_marked_now_and_a_note_that_is_too_long_is_not_taken() {
     let mut story = training();
     story.model.ui.screen = Screen::Run;

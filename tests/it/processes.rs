@@ -204,7 +204,7 @@ fn a_signal_is_chosen_shown_and_confirmed() {
     shoot("signal-confirm", &mut story);
     let Overlay::Signal(shown) = &story.model.ui.overlay else { panic!("no dialog") };
     let command = "python train.py --config large.yaml";
-    assert_eq!(shown.intent(), format!("STOP to 2 processes on gpu-a: 4000 {command}, 4200 {command}"));
+    assert_eq!(shown.intent(), format!("STOP to 2 processes of li on gpu-a: 4000 {command}, 4200 {command}"));
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "enter twice sends nothing");
     press(&mut story, "n");
     key(&mut story, KeyCode::Enter);

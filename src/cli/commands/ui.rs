@@ -175,6 +175,7 @@ async fn show(mut source: impl EventSource, mut model: Model, state: &Path) -> R
     let caps = Caps::from_env(|name| std::env::var(name).ok());
     let settings = ui_settings::load(state);
     model.settings = settings.clone();
+    model.ascii = caps.ascii;
     let ended = terminal::run(&mut source, &mut model, caps).await;
     // the terminal is as it was: from here on a word can be said
     let mut signals = Signals::listen()?;

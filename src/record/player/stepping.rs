@@ -1,10 +1,40 @@
-//! Moves of the playhead by the steps of the run.
+//! Moves of the playhead by the steps of the run, and to what happened in it.
 
 use super::{Kept, Player};
 use crate::domain::time::Stamp;
+use crate::record::format::Channel;
 use crate::record::steps::Steps;
 
+/// What is told after something that happened later is told so soon after it, microseconds: a host's clock and the way to the client
+/// are apart by less.
+const TOLD_LATE_US: i64 = 250_000;
+
 impl Player {
+    /// Moves the playhead to a moment at which something may have happened: that has happened there, also where it was told after
+    /// something later.
+    pub fn go_to_event(&mut self, at: Stamp) {
+        self.seek(at);
+        self.looks_up = true;
+    }
+
+    /// Looks up until when was told what happened at the moment to which the playhead goes.
+    pub(super) fn look_up_moment(&mut self) {
+        if std::mem::take(&mut self.looks_up) {
+            self.told_until = self.last_told(self.playhead).filter(|until| *until > self.playhead);
+        }
+    }
+
+    /// When the last was told of what happened at a moment. What can't be read is passed over, as the playhead does.
+    fn last_told(&self, at: Stamp) -> Option<Stamp> {
+        let wants = |channel| matches!(channel, Channel::Event | Channel::Phase | Channel::Log(_));
+        let last = at.plus_micros(TOLD_LATE_US);
+        let begins_soon =
+            |chunk: &usize| self.reader.chunk_span(*chunk).is_some_and(|(start, _)| start <= last);
+        let soon = (self.reader.chunk_at(at)..self.reader.chunk_count()).take_while(begins_soon);
+        let told = soon.flat_map(|chunk| self.reader.load_some(chunk, wants).unwrap_or_default());
+        told.filter(|timed| timed.envelope.at == at && timed.time <= last).map(|timed| timed.time).max()
+    }
+
     /// Moves the playhead to where the run finished its next step (`1`) or the one before (`-1`), and so
     /// on; to an end of the recording when there is none. Pauses.
     pub fn step(&mut self, by: i64) {

@@ -49,12 +49,15 @@ fn replace(row: &mut [char]) {
         let after_blank = is(at.checked_sub(1), ' ');
         let after_number = after_blank && at.checked_sub(2).is_some_and(|at| row[at].is_ascii_digit());
         let before_name = after_blank && row.get(at + 1).is_some_and(|one| one.is_alphanumeric());
+        let counts = is(at.checked_add(1), ' ') && row.get(at + 2).is_some_and(char::is_ascii_digit);
         let has_letter = row[at] == '°' && is(at.checked_add(1), 'C');
         let glyph = match row[at] {
             // the cursor's mark stands at the left edge, where no bar is
             '▌' if at == 0 => '>',
             // of a host that is unfolded; `v` would be a letter of its name
             '▾' if before_name || at < STRIPS_FROM => '-',
+            // `↓ 3 more`: `v` would be a key
+            '↓' if counts => '+',
             // `71°` has no other letter; `88 °C` and a column's head have it
             '°' if has_letter && !after_number => ' ',
             glyph => replacement(glyph).unwrap_or(glyph),
@@ -161,6 +164,13 @@ mod tests {
         assert_eq!(ascii(" ▸gpu-a          ▾gpu-b"), " +gpu-a          -gpu-b", "two tables");
         assert_eq!(ascii("!▾ 8-15"), "!- 8-15");
         assert_eq!(ascii(" whole run ──▾──"), " whole run --v--", "a mark of a person");
+    }
+
+    #[test]
+    fn what_lies_below_is_not_told_by_the_name_of_a_key() {
+        assert_eq!(ascii("timeline   ↓ 3 more GPUs"), "timeline   + 3 more GPUs");
+        assert_eq!(ascii("↑ 4 ↓ 31 more"), "^ 4 + 31 more");
+        assert_eq!(ascii("loss 0.183 ↓   eta"), "loss 0.183 v   eta");
     }
 
     #[test]

@@ -267,6 +267,16 @@ impl Theme {
     }
 
     /// Headlines.
+    /// The arrows up and down as keys: words in ASCII, where `v` is a key of its own.
+    pub(in crate::tui) fn up_down(&self) -> &'static str {
+        if self.ascii { "up down" } else { "↑ ↓" }
+    }
+
+    /// Those to the left and right likewise.
+    pub(in crate::tui) fn left_right(&self) -> &'static str {
+        if self.ascii { "left right" } else { "← →" }
+    }
+
     pub(in crate::tui) fn strong(&self) -> Style {
         self.text.add_modifier(Modifier::BOLD)
     }

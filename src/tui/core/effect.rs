@@ -225,7 +225,7 @@ pub enum PlayCommand {
     Toggle,
     /// Move by this many microseconds, back when negative.
     SeekBy(i64),
-    /// Move to this moment.
+    /// Move to this moment; what happened at it has happened there.
     SeekTo(Stamp),
     /// Move to where the run has so many lines, the last of which was printed by this moment.
     ToLine(Stamp, u64),

@@ -70,6 +70,22 @@ impl Key {
         matches!(self.code, KeyCode::Char('n' | 'q') | KeyCode::Esc)
     }
 
+    /// How help and footer write it in a terminal that shows ASCII alone: an arrow is a word there, for `<` and `v` are keys.
+    pub fn name_in_ascii(self) -> String {
+        let word = match self.code {
+            KeyCode::Up => "up",
+            KeyCode::Down => "down",
+            KeyCode::Left => "left",
+            KeyCode::Right => "right",
+            _ => return self.name(),
+        };
+        match (self.ctrl, self.alt) {
+            (true, _) => format!("ctrl-{word}"),
+            (false, true) => format!("alt-{word}"),
+            (false, false) => word.to_owned(),
+        }
+    }
+
     /// How help and footer write it: `space`, `ctrl-c`, `pgup`.
     pub fn name(self) -> String {
         let code = match self.code {

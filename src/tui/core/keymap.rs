@@ -188,13 +188,34 @@ pub const EVERYWHERE: &[Binding] = &[
 ];
 
 impl Binding {
-    /// The keys as people read them: `h ←`, `0-9`.
-    pub fn keys_text(&self) -> String {
-        self.keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" ")
+    /// The keys as people read them: `h ←`, `0-9`; in ASCII `h left`.
+    pub fn keys_text(&self, ascii: bool) -> String {
+        self.keys.iter().map(|key| written(*key, ascii)).collect::<Vec<_>>().join(" ")
     }
 
     /// The first key as the footer shows it.
-    pub fn first_key(&self) -> String {
-        self.keys.first().map_or_else(String::new, |key| key.name())
+    pub fn first_key(&self, ascii: bool) -> String {
+        self.keys.first().map_or_else(String::new, |key| written(*key, ascii))
+    }
+}
+
+fn written(key: Key, ascii: bool) -> String {
+    if ascii { key.name_in_ascii() } else { key.name() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_ascii_an_arrow_is_not_taken_for_another_key() {
+        const KEYS: &[Key] = &[k(KeyCode::Left), Key::ctrl('u'), c('<')];
+        let keys = bind(KEYS, Action::Left, "back", "back");
+        assert_eq!(keys.keys_text(false), "← ctrl-u <");
+        assert_eq!(keys.keys_text(true), "left ctrl-u <");
+        assert_eq!((keys.first_key(false), keys.first_key(true)), ("←".to_owned(), "left".to_owned()));
+        for key in LISTS.iter().flat_map(|binding| binding.keys) {
+            assert!(key.name_in_ascii().is_ascii(), "{key:?}");
+        }
     }
 }

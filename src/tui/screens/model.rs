@@ -242,6 +242,8 @@ pub struct Model {
     pub demo: bool,
     /// Whether nothing may be changed on a host.
     pub readonly: bool,
+    /// Whether the terminal shows ASCII alone: arrows are written as words.
+    pub ascii: bool,
     /// Live or replay.
     pub mode: Mode,
     /// The latest moment heard of.
@@ -272,6 +274,7 @@ impl Model {
             settings: Settings::default(),
             demo: false,
             readonly: false,
+            ascii: false,
             mode: Mode::Live,
             now,
             size: (80, 24),

@@ -492,7 +492,7 @@ fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
 }
 
 fn help_key(model: &mut Model, line: usize, key: Key) {
-    let last = Help::of(entry(model.ui.screen), model.size).last();
+    let last = Help::of(model, model.size).last();
     let scrolled = match key.code {
         KeyCode::Down | KeyCode::Char('j') => line + 1,
         KeyCode::Up | KeyCode::Char('k') => line.saturating_sub(1),

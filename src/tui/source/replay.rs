@@ -269,7 +269,7 @@ fn carry_out(player: &mut Player, command: PlayCommand) {
     match command {
         PlayCommand::Toggle => player.toggle(),
         PlayCommand::SeekBy(micros) => player.seek(state.playhead.plus_micros(micros)),
-        PlayCommand::SeekTo(stamp) => player.seek(stamp),
+        PlayCommand::SeekTo(stamp) => player.go_to_event(stamp),
         PlayCommand::ToLine(at, lines) => player.go_to_line(at, lines),
         PlayCommand::StepBy(steps) => player.step(steps),
         PlayCommand::ToStep(step) => player.go_to_step(step),

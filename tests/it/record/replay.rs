@@ -898,6 +898,51 @@ fn a_line_is_come_to_also_where_its_own_time_lies_before_what_was_told_earlier()
 }
 
 #[test]
+fn what_happened_at_a_moment_has_happened_there_also_where_it_was_told_later() {
+    let mut envelopes = run(2, 8);
+    let is_line = |envelope: &Envelope| matches!(envelope.event, Event::LogPrinted { .. });
+    let place = (envelopes.len() / 2..).find(|place| is_line(&envelopes[*place])).unwrap();
+    // the line has the time of its host's clock: the client was told of something later before
+    let until = envelopes[place - 1].at;
+    let at = until.plus_micros(-77);
+    envelopes[place].at = at;
+    let line = LoggedLine::of(&envelopes[place]).unwrap();
+    let (_folder, mut player) = player(&envelopes);
+    let mut screen = Screen::default();
+    player.seek(at);
+    arrive(&mut screen, &mut player);
+    assert!(screen.0 == world_at(&envelopes, at));
+    let has_line = |world: &World| world.runs[&run_id()].log.iter().any(|(_, one)| line.line == one.line);
+    assert!(!has_line(&screen.0), "it is not told yet");
+    player.go_to_event(at);
+    arrive(&mut screen, &mut player);
+    assert_eq!(player.state().playhead, at);
+    assert!(has_line(&screen.0) && screen.0 == world_at(&envelopes, until));
+    // nothing moves by itself
+    screen.advance(&mut player, Stamp(0));
+    assert!(screen.0 == world_at(&envelopes, until));
+    // what was seen is not found again
+    let (pattern, least) = (Pattern::parse(&line.line.text).unwrap(), Level::default());
+    let (rank, seen) = (Some(line.line.rank), screen.0.last_seq);
+    let search = LineSearch { pattern, rank, least, forward: true, from: at, seen, to: None, turns: false };
+    player.find_line(search);
+    assert!(found(&mut player).is_none_or(|found| !found.is(&line)));
+    // where nothing happened it is a moment as any other
+    let between = at.plus_micros(-1);
+    player.go_to_event(between);
+    arrive(&mut screen, &mut player);
+    assert!(screen.0 == world_at(&envelopes, between) && !has_line(&screen.0));
+    // and it plays on from there
+    player.go_to_event(at);
+    arrive(&mut screen, &mut player);
+    player.toggle();
+    for now in 0..200 {
+        screen.advance(&mut player, Stamp(now * 50_000));
+    }
+    assert!(screen.0 == world_at(&envelopes, player.state().end));
+}
+
+#[test]
 fn within_the_last_moment_of_a_recording_there_is_more_to_come() {
     let (envelopes, at, before) = flooded(&[(30_000, 0)]);
     let (_folder, mut player) = player(&envelopes);

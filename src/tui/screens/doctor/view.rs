@@ -214,11 +214,25 @@ fn line(canvas: &mut Canvas<'_>, columns: &Columns<'_>, y: u16, row: &Row) {
         let more = if worst.len() > 1 { format!(" and {} more", worst.len() - 1) } else { String::new() };
         canvas.text(x, y, room, &format!("{host}{more}: {}", sanitize(&verdict.evidence)), plain);
     } else {
-        // what all have in common tells more than the question
-        let mut good = row.verdicts.values().filter(|verdict| verdict.mark == Mark::Good);
-        let first = good.next();
-        let common = first.filter(|first| good.all(|other| other.evidence == first.evidence));
-        canvas.text(x, y, room, common.map_or(row.asks, |verdict| verdict.evidence.as_str()), dim);
+        canvas.text(x, y, room, &seen(columns.hosts, row), dim);
+    }
+}
+
+/// What was seen, where nothing is wrong: what the hosts have in common, else what the first of them has. The question, as long as no
+/// host has answered it.
+fn seen(hosts: &[HostId], row: &Row) -> String {
+    let told = |mark: Mark| -> Vec<(&HostId, &Verdict)> {
+        let all = hosts.iter().filter_map(|host| Some((host, row.verdicts.get(host)?)));
+        all.filter(|(_, verdict)| verdict.mark == mark).collect()
+    };
+    let good = told(Mark::Good);
+    let answers = if good.is_empty() { told(Mark::Unknown) } else { good };
+    match answers.split_first() {
+        None => row.asks.to_owned(),
+        Some(((_, first), rest)) if rest.iter().all(|(_, other)| other.evidence == first.evidence) => {
+            first.evidence.clone()
+        }
+        Some(((host, first), _)) => format!("{host}: {}", first.evidence),
     }
 }
 
@@ -284,6 +298,21 @@ mod tests {
         assert_eq!(of(&["here", "dead"]), "");
         assert_eq!(of(&["训练节点1", "训练节点2"]), "训练节点");
         assert_eq!((of(&[]), of(&["a"])), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn a_green_line_says_what_was_seen_and_asks_only_before_an_answer() {
+        let hosts = ["gpu-a", "gpu-b", "gpu-c"].map(HostId::from);
+        let row = |verdicts: &[Verdict]| {
+            let verdicts = hosts.iter().cloned().zip(verdicts.iter().cloned()).collect();
+            seen(&hosts, &Row { check: "ports", asks: "are the ports free", verdicts })
+        };
+        let (good, unknown) = (Verdict::good, Verdict::unknown);
+        assert_eq!(row(&[]), "are the ports free");
+        assert_eq!(row(&[good("29500 is free"), good("29500 is free")]), "29500 is free");
+        assert_eq!(row(&[good("29500 is free"), good("29501 is free")]), "gpu-a: 29500 is free");
+        assert_eq!(row(&[unknown("no GPU"), good("driver 550"), good("driver 560")]), "gpu-b: driver 550");
+        assert_eq!(row(&[unknown("no GPU"), unknown("no GPU")]), "no GPU");
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn clicked(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 
 /// The key that a click stands for; one that selects a line stands for none.
 fn pressed(model: &mut Model, mouse: Mouse) -> Option<Key> {
-    let (column, row, size) = (mouse.column, mouse.row, model.size);
+    let (column, row, size, ascii) = (mouse.column, mouse.row, model.size, model.ascii);
     // the second press of a double click may hit what the first one has brought: it answers nothing
     let is_first = mouse.kind == MouseKind::Click;
     if question::is_shown(model) {
@@ -59,7 +59,7 @@ fn pressed(model: &mut Model, mouse: Mouse) -> Option<Key> {
             }
             None
         }
-        Overlay::Signal(shown) => match hit(shown, size, column, row)? {
+        Overlay::Signal(shown) => match hit(shown, (size, ascii), (column, row))? {
             Hit::Key(key) => is_first.then_some(key),
             Hit::Signal(signal) if !is_first => {
                 (shown.signal == signal).then_some(Key::plain(KeyCode::Enter))

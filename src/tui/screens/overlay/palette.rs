@@ -8,7 +8,7 @@ use crate::tui::core::{Effect, Key, KeyCode, PlayCommand, ThemeName};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt;
 use crate::tui::screens::update::perform;
-use crate::tui::screens::{Model, entry, replay};
+use crate::tui::screens::{Model, entry, readonly, replay};
 
 /// What is typed, and which match is selected.
 #[derive(Debug, Clone, Default)]
@@ -66,11 +66,13 @@ fn is_command(binding: &Binding) -> bool {
 pub fn matches(model: &Model, typed: &str) -> Vec<Command> {
     let typed = typed.trim();
     let mut commands: Vec<Command> = Vec::new();
-    for binding in entry(model.ui.screen).bindings().filter(|binding| is_command(binding)) {
+    let offered = |binding: &&Binding| is_command(binding) && readonly::allows(model, binding.action);
+    for binding in entry(model.ui.screen).bindings().filter(offered) {
         let does = Does::Act(binding.action);
         // what stands first is what the screen makes of it
         if commands.iter().all(|other| other.does != does) {
-            commands.push(Command::new(binding.name.to_owned(), binding.help, binding.keys_text(), does));
+            let keys = binding.keys_text(model.ascii);
+            commands.push(Command::new(binding.name.to_owned(), binding.help, keys, does));
         }
     }
     commands.extend(ThemeName::ALL.map(|theme| {
@@ -179,6 +181,17 @@ mod tests {
         assert_eq!(first("no such command"), None);
         assert!(matches(&model, "").len() > 10, "nothing typed shows all");
         assert!(first("50%").is_none(), "there is no replay to move");
+    }
+
+    #[test]
+    fn what_a_read_only_client_refuses_is_no_command_of_it() {
+        let mut model = Model::live(Vec::new(), Stamp(0), 0);
+        let has = |model: &Model, action: Action| {
+            matches(model, "").iter().any(|command| command.does == Does::Act(action))
+        };
+        assert!(has(&model, Action::Launch) && has(&model, Action::Signal) && has(&model, Action::Quit));
+        model.readonly = true;
+        assert!(!has(&model, Action::Launch) && !has(&model, Action::Signal) && has(&model, Action::Quit));
     }
 
     #[test]

@@ -40,6 +40,12 @@ pub struct SignalUi {
     pub host: HostId,
     /// The process that was chosen.
     pub process: ProcessKey,
+    /// The GPU on which it was chosen, by its index.
+    pub gpu: u32,
+    /// Its owner's login name, where that is known.
+    pub user: Option<String>,
+    /// For how long it had been running, seconds, where that is known.
+    pub age_s: Option<u64>,
     /// Its command.
     pub command: String,
     /// With all that descends from it.
@@ -142,6 +148,9 @@ fn opened(model: &Model, id: &ProcessId) -> Result<SignalUi, String> {
     Ok(SignalUi {
         host: host.clone(),
         process: key,
+        gpu: row.gpu,
+        user: row.process.user.value().cloned(),
+        age_s: row.process.age_s.value().copied(),
         command,
         tree: false,
         signal: SignalName::Term,

@@ -2,11 +2,11 @@
 
 use super::{HeatColumns, close, events, follow, is_followed, no_steps, selection, state};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, PlayCommand};
+use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, PlayCommand, Screen};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
 use crate::tui::screens::run::{LogAt, Pane, window_us};
 use crate::tui::screens::update::perform;
-use crate::tui::screens::{Model, run};
+use crate::tui::screens::{Model, entry, launch, run};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -89,7 +89,21 @@ pub(super) const KEYS: &[Binding] = &[
         "rank log",
         "log of the selected rank alone; where the log has the arrows: the playhead to its match, else to its last line",
     ),
+    named(&[c('a')], Action::Again, "again", "close the replay, edit this launch and start it again"),
 ];
+
+/// A key that means something on the screens from which a replay is opened, and nothing here, says so.
+pub(super) fn unbound(model: &mut Model, key: Key) -> Vec<Effect> {
+    let is_known = [Screen::Run, Screen::Runs].into_iter().any(|screen| entry(screen).lookup(key).is_some());
+    if is_known {
+        let words = match key.code {
+            KeyCode::Char('t') => "a replay always shows its timeline".to_owned(),
+            _ => format!("{} does nothing in a replay: ? shows its keys", key.name()),
+        };
+        model.notice(Level::Info, words);
+    }
+    Vec::new()
+}
 
 /// Why a key can do nothing as things stand: what has ended is not followed.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
@@ -102,6 +116,10 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
             Some("this is a recording: its run does not go on here")
         }
         Action::StepBack | Action::StepForward => no_steps(model),
+        Action::Again if model.ui.replay.alone => {
+            Some("this is a recording alone; run hvtui without arguments and launch it again from Runs")
+        }
+        Action::Again if model.shown_run().is_none() => Some("no run yet"),
         _ => None,
     }
 }
@@ -164,6 +182,13 @@ fn carry_out(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Follow if state(model).is_some_and(|state| state.growing) => {
             model.ui.run.log_at = LogAt::Follow;
             play(PlayCommand::Follow)
+        }
+        Action::Again => {
+            let Some(spec) = model.shown_run().map(|(_, run)| run.spec.clone()) else { return Vec::new() };
+            // the hosts are planned for as they are now
+            let mut effects = close(model);
+            effects.extend(launch::again(model, &spec));
+            effects
         }
         Action::Faster => play(PlayCommand::SpeedUp),
         Action::Slower => play(PlayCommand::SlowDown),

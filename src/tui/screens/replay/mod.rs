@@ -39,7 +39,7 @@ pub(super) static ENTRY: Entry = Entry {
     ],
     act: keys::act,
     missing: keys::missing,
-    typed: |_, _| Vec::new(),
+    typed: keys::unbound,
     pasted: |_, _| Vec::new(),
     settle: run::settle,
     mouse: keys::mouse,

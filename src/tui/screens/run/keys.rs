@@ -138,14 +138,16 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
             None,
         ) => Some("no run yet"),
         (SeekForward | StepForward | NextIncident | PageForward, Some(true)) => {
-            Some("this is now: space, ←, [ and { freeze the run")
+            Some("this is now: space, the left arrow, [ and { freeze the run")
         }
         (SeekForward | StepForward | NextIncident | PageForward, Some(false)) => {
-            Some("this is the end of the run: ←, [ and { go back in it")
+            Some("this is the end of the run: the left arrow, [ and { go back in it")
         }
         (StepBack, _) if replay::no_steps(model).is_some() => replay::no_steps(model),
         (Stop | Stacks | Trace, Some(false)) => Some("this run has ended"),
-        (PlayPause, Some(false)) => Some("this run has ended: p replays it, and ←, [ and { go back in it"),
+        (PlayPause, Some(false)) => {
+            Some("this run has ended: p replays it; the left arrow, [ and { go back in it")
+        }
         (Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => Some("the log shows its last line"),
         _ => None,
     }

@@ -259,6 +259,10 @@ fn select_failure(model: &mut Model) {
     });
     let ui = &mut model.ui.run;
     let Some((root, (host, has_printed))) = root else {
+        if ui.log.pattern.is_some() {
+            // a search goes from match to match of one log
+            return;
+        }
         if let Some(rank) = ui.failure.take()
             && ui.log_rank == Some(rank)
             && !ui.log_chosen

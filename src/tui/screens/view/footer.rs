@@ -41,7 +41,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let end = canvas.width().saturating_sub(1);
     for (columns, binding) in placed(model, canvas.width()) {
         let x = columns.start;
-        let x = canvas.text(x, y, end.saturating_sub(x), &binding.first_key(), strong) + 1;
+        let x = canvas.text(x, y, end.saturating_sub(x), &binding.first_key(model.ascii), strong) + 1;
         canvas.text(x, y, end.saturating_sub(x), binding.short, dim);
     }
     None
@@ -58,7 +58,7 @@ fn placed(model: &Model, columns: u16) -> Vec<(Range<u16>, &'static Binding)> {
     let all: Vec<_> = screen.bindings().filter(is_offered).collect();
     // help and quit stand last and never fall off
     let (own, fixed) = all.split_at(all.len().saturating_sub(2));
-    let need = |binding: &&Binding| width(&binding.first_key()) + width(binding.short) + 3;
+    let need = |binding: &&Binding| width(&binding.first_key(model.ascii)) + width(binding.short) + 3;
     let fixed_width: u16 = fixed.iter().map(need).sum();
     let end = columns.saturating_sub(1);
     let mut x = if model.demo { DEMO.1 } else { 1 };

@@ -133,7 +133,7 @@ fn ranks(spec: &RunSpec) -> String {
 
 fn help(model: &Model, canvas: &mut Canvas<'_>, first: usize) {
     let screen = entry(model.ui.screen);
-    let help = Help::of(screen, (canvas.width(), canvas.height()));
+    let help = Help::of(model, (canvas.width(), canvas.height()));
     let (w, h, keys_width) = (help.width, help.height, help.keys);
     let (x, y) = ((canvas.width() - w) / 2, 1);
     let (accent, strong, text) = (canvas.theme.accent, canvas.theme.strong(), canvas.theme.text);
@@ -144,7 +144,8 @@ fn help(model: &Model, canvas: &mut Canvas<'_>, first: usize) {
         canvas.right(ix, row, keys_width, keys, strong);
         canvas.text(ix + keys_width + 2, row, iw.saturating_sub(keys_width + 2), words, text);
     }
-    let hint = if last > 0 { " ↑ ↓ scroll · any other key closes " } else { " any key closes " };
+    let scroll = format!(" {} scroll · any other key closes ", canvas.theme.up_down());
+    let hint = if last > 0 { scroll.as_str() } else { " any key closes " };
     let style: Style = canvas.theme.dim;
     let at = x + w.saturating_sub(width(hint) + 2);
     canvas.text(at, y + h - 1, width(hint), hint, style);

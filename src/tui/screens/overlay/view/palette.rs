@@ -35,7 +35,7 @@ pub(super) fn draw(model: &Model, palette: &Palette, canvas: &mut Canvas<'_>) ->
         canvas.text(ix, row, iw.saturating_sub(keys + 2), &command.words, style);
         canvas.right(ix, row, iw, &command.keys, if nth == palette.on { style } else { dim });
     }
-    let hint = format!(" {} · ↑ ↓ choose · enter does it · esc closes ", found.len());
+    let hint = format!(" {} · {} choose · enter does it · esc closes ", found.len(), canvas.theme.up_down());
     canvas.text(x + w.saturating_sub(width(&hint) + 2), y + lines + 2, width(&hint), &hint, dim);
     let cursor = at + (palette.input.visual_cursor().saturating_sub(scroll)) as u16;
     (cursor.min(canvas.width() - 1), iy)

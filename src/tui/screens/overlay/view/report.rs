@@ -1,5 +1,6 @@
 //! Draws the report of a run, or the comparison of two. It takes all columns: its words are made for 80 of them.
 
+use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, skip_columns};
 use crate::tui::core::{Key, Reported};
 use crate::tui::screens::Model;
@@ -41,7 +42,7 @@ pub(super) fn draw(model: &Model, shown: &ReportUi, canvas: &mut Canvas<'_>) {
         let style = if is_head { canvas.theme.strong() } else { usual };
         canvas.text(0, row, w, skip_columns(line, usize::from(left)), style);
     }
-    let choices = choices(shown, (w, rows));
+    let choices = choices(shown, (w, rows), &canvas.theme);
     row((w, h), &choices).draw(canvas, &choices);
     let room = w.saturating_sub(choices_width(&choices, (w, h)) + 2);
     canvas.text(0, h.saturating_sub(1), room, &format!("also: {}", shown.command()), dim);
@@ -53,9 +54,9 @@ fn choices_width(choices: &[Choice], size: (u16, u16)) -> u16 {
 }
 
 /// On so many columns, where so many lines are shown at once.
-fn choices(shown: &ReportUi, (columns, rows): (u16, u16)) -> Vec<Choice> {
-    let scroll = (shown.last(rows) > 0).then_some(Choice::Tell("↑ ↓", "scroll"));
-    let aside = (shown.widest(columns) > 0).then_some(Choice::Tell("← →", "aside"));
+fn choices(shown: &ReportUi, (columns, rows): (u16, u16), theme: &Theme) -> Vec<Choice> {
+    let scroll = (shown.last(rows) > 0).then_some(Choice::Tell(theme.up_down(), "scroll"));
+    let aside = (shown.widest(columns) > 0).then_some(Choice::Tell(theme.left_right(), "aside"));
     let is_done = matches!(shown.told, Reported::Done(..));
     let places = shown.places();
     let is_seen = places.iter().any(Option::is_some);
@@ -77,6 +78,7 @@ pub(in crate::tui::screens) fn key_at(
     shown: &ReportUi,
     (column, row): (u16, u16),
 ) -> Option<Key> {
-    let choices = choices(shown, (model.size.0, rows(model)));
+    // what can be clicked stands flush right
+    let choices = choices(shown, (model.size.0, rows(model)), &Theme::colourless());
     self::row(model.size, &choices).key_at(&choices, column, row)
 }

@@ -5,12 +5,13 @@ use ratatui::style::Style;
 use crate::domain::signal::{FoundProcess, SignalName};
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
-use crate::tui::canvas::Canvas;
 use crate::tui::canvas::theme::Theme;
-use crate::tui::core::Key;
+use crate::tui::canvas::{Canvas, Caps, ColorDepth};
 use crate::tui::core::words::wrap;
+use crate::tui::core::{Key, ThemeName};
 use crate::tui::screens::overlay::signal::{SignalUi, Step};
 use crate::tui::screens::overlay::view::dialog::{Choice, Row, enter, esc, press};
+use crate::tui::screens::view::processes::age_words;
 
 /// The widest that the dialog gets.
 const WIDEST: u16 = 96;
@@ -62,7 +63,7 @@ pub(in crate::tui::screens) fn draw(shown: &SignalUi, canvas: &mut Canvas<'_>) {
     let layout = layout(shown, &canvas.theme, (canvas.width(), canvas.height()));
     let (accent, strong) = (canvas.theme.accent, canvas.theme.strong());
     let (x, y, w, h) = layout.frame;
-    let (ix, iy, iw, _) = canvas.frame(x, y, w, h, &format!("signal on {}", shown.host), accent);
+    let (ix, iy, iw, _) = canvas.frame(x, y, w, h, &title(shown), accent);
     let whom = if shown.tree { " and its tree" } else { "" };
     canvas.name(ix, iy, iw, &format!("process {}{whom}: {}", shown.process.pid, shown.command), strong);
     for ((text, style), row) in layout.above.1.iter().chain(&layout.below).zip(layout.above.0..) {
@@ -71,9 +72,21 @@ pub(in crate::tui::screens) fn draw(shown: &SignalUi, canvas: &mut Canvas<'_>) {
     layout.row.draw(canvas, &layout.choices);
 }
 
-/// What stands at a cell of the screen.
-pub(in crate::tui::screens) fn hit(shown: &SignalUi, size: (u16, u16), column: u16, row: u16) -> Option<Hit> {
-    let layout = layout(shown, &Theme::colourless(), size);
+/// Where the process is, whose it is and for how long it has been running: `signal on gpu-a · GPU 0 · li · 2h14`.
+fn title(shown: &SignalUi) -> String {
+    let user = shown.user.as_deref().unwrap_or("owner unknown");
+    let age = shown.age_s.map_or_else(String::new, |age| format!(" · {}", age_words(age)));
+    format!("signal on {} · GPU {} · {user}{age}", shown.host, shown.gpu)
+}
+
+/// What stands at a cell of a screen of some size, which may show ASCII alone.
+pub(in crate::tui::screens) fn hit(
+    shown: &SignalUi,
+    (size, ascii): ((u16, u16), bool),
+    (column, row): (u16, u16),
+) -> Option<Hit> {
+    let theme = Theme::new(Caps { color: ColorDepth::None, ascii }, ThemeName::Mono);
+    let layout = layout(shown, &theme, size);
     if let Some(key) = layout.row.key_at(&layout.choices, column, row) {
         return Some(Hit::Key(key));
     }
@@ -95,7 +108,7 @@ fn choices(shown: &SignalUi, theme: &Theme) -> (Vec<Line>, Vec<Choice>) {
     let mut keys = Vec::new();
     let can_go_on = matches!(shown.step, Step::Found { .. }) && !shown.targets().is_empty();
     if can_go_on {
-        keys.push(Choice::Tell("↑ ↓", "signal"));
+        keys.push(Choice::Tell(theme.up_down(), "signal"));
     }
     keys.push(press('t', if shown.tree { "without its tree" } else { "with its tree" }));
     if can_go_on {

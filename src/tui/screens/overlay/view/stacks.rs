@@ -3,6 +3,7 @@
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::tui::canvas::Canvas;
+use crate::tui::canvas::theme::Theme;
 use crate::tui::core::Key;
 use crate::tui::screens::overlay::stacks::{Panel, StacksUi, Tone};
 use crate::tui::screens::overlay::view::dialog::{Choice, Row, esc, press};
@@ -29,14 +30,14 @@ pub(in crate::tui::screens) fn draw(shown: &StacksUi, now: (&World, Stamp), canv
             canvas.text(x + column * each, line, each.saturating_sub(1), text, style);
         }
     }
-    let choices = choices(shown, last > 0);
+    let choices = choices(shown, last > 0, &canvas.theme);
     let row = row((w, h), &choices);
     canvas.text(row.x.saturating_sub(1), row.y, w, &" ".repeat(usize::from(row.end - row.x) + 2), dim);
     row.draw(canvas, &choices);
 }
 
-fn choices(shown: &StacksUi, scrolls: bool) -> Vec<Choice> {
-    let scroll = scrolls.then_some(Choice::Tell("↑ ↓", "scroll"));
+fn choices(shown: &StacksUi, scrolls: bool, theme: &Theme) -> Vec<Choice> {
+    let scroll = scrolls.then_some(Choice::Tell(theme.up_down(), "scroll"));
     let threads = press('t', if shown.all_threads { "main thread" } else { "all threads" });
     scroll.into_iter().chain([threads, press('S', "again"), esc("close")]).collect()
 }
@@ -52,6 +53,7 @@ pub(in crate::tui::screens) fn key_at(
     size: (u16, u16),
     (column, row): (u16, u16),
 ) -> Option<Key> {
-    let choices = choices(shown, Panel::of(shown, now, size).last() > 0);
+    // what can be clicked stands flush right
+    let choices = choices(shown, Panel::of(shown, now, size).last() > 0, &Theme::colourless());
     self::row(size, &choices).key_at(&choices, column, row)
 }

@@ -2,6 +2,7 @@
 
 use crate::domain::doctor::Verdict;
 use crate::domain::text::sanitize;
+use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Key;
 use crate::tui::screens::Model;
@@ -33,14 +34,14 @@ pub(super) fn draw(model: &Model, first: usize, canvas: &mut Canvas<'_>) {
         let style = if line.helps { accent } else { text };
         canvas.text(2 + NAMES, y, w.saturating_sub(NAMES + 3), &sanitize(&line.text), style);
     }
-    let choices = choices(model);
+    let choices = choices(model, &canvas.theme);
     row((w, h), &choices).draw(canvas, &choices);
 }
 
-fn choices(model: &Model) -> Vec<Choice> {
+fn choices(model: &Model, theme: &Theme) -> Vec<Choice> {
     let doctor = &model.ui.doctor;
-    let scroll = (last(model) > 0).then_some(Choice::Tell("↑ ↓", "scroll"));
-    let aside = (doctor.matrix.hosts.len() > 1).then_some(Choice::Tell("← →", "host"));
+    let scroll = (last(model) > 0).then_some(Choice::Tell(theme.up_down(), "scroll"));
+    let aside = (doctor.matrix.hosts.len() > 1).then_some(Choice::Tell(theme.left_right(), "host"));
     let is_troubled =
         doctor.matrix.rows.iter().flat_map(|row| row.verdicts.values()).any(Verdict::is_trouble);
     let next = is_troubled.then_some(press('n', "next"));
@@ -55,6 +56,7 @@ fn row(size: (u16, u16), choices: &[Choice]) -> Row {
 
 /// The key of the choice that stands at a cell of the screen.
 pub(in crate::tui::screens) fn key_at(model: &Model, (column, row): (u16, u16)) -> Option<Key> {
-    let choices = choices(model);
+    // what can be clicked stands flush right
+    let choices = choices(model, &Theme::colourless());
     self::row(model.size, &choices).key_at(&choices, column, row)
 }

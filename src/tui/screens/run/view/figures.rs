@@ -63,9 +63,13 @@ pub(super) fn draw(
         return;
     }
     let Some(known) = known else {
-        let words =
-            if from == to { "move the playhead: ← → ( ) [ ] { } J" } else { "reading the recording …" };
-        canvas.text(1, list.y, room, words, dim);
+        let arrows = canvas.theme.left_right();
+        let words = if from == to {
+            format!("move the playhead: {arrows} ( ) [ ] {{ }} J")
+        } else {
+            "reading the recording …".to_owned()
+        };
+        canvas.text(1, list.y, room, &words, dim);
         return;
     };
     let mut y = list.y;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use ratatui::style::Modifier;
+use ratatui::style::{Modifier, Style};
 
 use crate::domain::ahead::TimelineAhead;
 use crate::domain::clock_check::{self, ClockCheck, ClocksApart, Passage};
@@ -58,7 +58,8 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
     let counters = Counters { model, run, all: &frame.slots.counters, ahead };
     let note = (usize::from(lanes.h) > rank_room).then(|| counters.axis()).flatten();
     let hidden = [shown.hidden, shown.hidden_slots];
-    let words = head(frame, canvas, band.y, (clocks_apart(frame), hidden, note));
+    let has_marks = mark_columns(model, part).next().is_some();
+    let words = head(frame, canvas, (band.y, has_marks), (clocks_apart(frame), hidden, note));
     let spans = unattended(model, run);
     let lost = replay::state(model).map_or(&[][..], |state| &state.lost);
     let away = |column: u16| {
@@ -100,14 +101,20 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
         canvas.text(x, lanes.y, w, words, canvas.theme.dim);
     }
     let mut y = counters.draw(canvas, y, &shown.slots, part, away);
+    // what the words of the head cover stands on the row of times, where there is one
+    let (on_head, covered): (Vec<u16>, Vec<u16>) = mark_columns(model, part).partition(|x| words.contains(x));
+    let times = shown.ruler.then_some(y);
     if shown.ruler {
-        ruler::draw(canvas, &model.zone, y, part);
+        ruler::draw(canvas, &model.zone, y, part, &covered);
         y += 1;
     }
-    playhead(model, canvas, part, lanes.y..y);
-    edges(model, canvas, part, lanes.y..y);
+    playhead(model, canvas, part, (lanes.y..y, times));
+    edges(model, canvas, part, (lanes.y..y, times));
     if lanes.h > 0 {
-        ticks(model, canvas, part, band.y, words);
+        ticks(canvas, band.y, &on_head);
+        if let Some(y) = times {
+            ticks(canvas, y, &covered);
+        }
     }
 }
 
@@ -142,32 +149,46 @@ pub(super) fn column(part: Part, at: Stamp) -> Option<u16> {
 }
 
 /// Where a replay stands, unless that is the end of the lanes.
-fn playhead(model: &Model, canvas: &mut Canvas<'_>, part: Part, rows: Range<u16>) {
+fn playhead(model: &Model, canvas: &mut Canvas<'_>, part: Part, rows: (Range<u16>, Option<u16>)) {
     let Mode::Replay(state) = &model.mode else { return };
     let Some(x) = column(part, state.playhead).filter(|x| x + 1 < part.x + part.w) else { return };
     let strong = canvas.theme.strong();
-    for y in rows {
-        canvas.glyph(x, y, '│', strong);
-    }
+    line(canvas, x, rows, ('│', strong));
 }
 
-/// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
-fn edges(model: &Model, canvas: &mut Canvas<'_>, part: Part, rows: Range<u16>) {
-    let Some((from, to)) = selected(model) else { return };
-    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
-    for x in [from, to].into_iter().filter_map(|at| column(part, at)) {
-        for y in rows.clone() {
-            canvas.glyph(x, y, '┃', accent);
+/// Draws a line down the lanes; on the row of times, if it is one of them, beside the times alone.
+fn line(
+    canvas: &mut Canvas<'_>,
+    x: u16,
+    (rows, times): (Range<u16>, Option<u16>),
+    (glyph, style): (char, Style),
+) {
+    for y in rows {
+        if times != Some(y) || ruler::is_free(canvas, (x, y)) {
+            canvas.glyph(x, y, glyph, style);
         }
     }
 }
 
-/// The marks in the window, on the ruler; those that its words cover on the lane below it.
-fn ticks(model: &Model, canvas: &mut Canvas<'_>, part: Part, y: u16, (words, note): (u16, u16)) {
+/// The first and the last moment of the selection, where the window has them; the last column is the end of the window.
+fn edges(model: &Model, canvas: &mut Canvas<'_>, part: Part, (rows, times): (Range<u16>, Option<u16>)) {
+    let Some((from, to)) = selected(model) else { return };
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
-    for x in shown_marks(model).iter().filter_map(|mark| column(part, mark.at)) {
-        let covered = x < words || x >= note;
-        canvas.glyph(x, if covered { y + 1 } else { y }, strip::MARK, accent);
+    for x in [from, to].into_iter().filter_map(|at| column(part, at)) {
+        line(canvas, x, (rows.clone(), times), ('┃', accent));
+    }
+}
+
+/// The columns of the marks in the window.
+fn mark_columns(model: &Model, part: Part) -> impl Iterator<Item = u16> {
+    shown_marks(model).iter().filter_map(move |mark| column(part, mark.at))
+}
+
+/// Draws marks on a row.
+fn ticks(canvas: &mut Canvas<'_>, y: u16, columns: &[u16]) {
+    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
+    for x in columns {
+        canvas.glyph(*x, y, strip::MARK, accent);
     }
 }
 
@@ -243,14 +264,14 @@ fn clocks_of_each(model: &Model, hosts: &[HostId]) -> Option<String> {
     differ.then(|| format!("   clock {} ms{CLOCK_TIME}", words.join(", ")))
 }
 
-/// Draws the ruler, which says too how many ranks and slots have no lane, and at the right what the lanes of slots are; gives the first
-/// column behind its words, and that of those at the right.
+/// Draws the ruler, which says too how many ranks and slots have no lane, and at the right what the lanes of slots are; gives the
+/// columns between its words and those at the right. Marks have more room where it does not say how to zoom.
 fn head(
     frame: &Frame<'_>,
     canvas: &mut Canvas<'_>,
-    y: u16,
+    (y, has_marks): (u16, bool),
     (apart, hidden, note): (Option<ClocksApart>, [Option<String>; 2], Option<&str>),
-) -> (u16, u16) {
+) -> Range<u16> {
     let (model, (start, end)) = (frame.model, frame.timeline);
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let clock = clock_words(model, &frame.hosts, apart.as_ref());
@@ -269,7 +290,7 @@ fn head(
         let long = units::duration_us(u64::try_from(to.micros_since(*from)).unwrap_or(0));
         format!("   {} {} {long}", strip::AWAY, away_words(model))
     });
-    let zoom = "   + - zoom".to_owned();
+    let zoom = if has_marks { String::new() } else { "   + - zoom".to_owned() };
     // where there is little room, what is missing is told before how sure the clocks are
     let mut room = canvas.width().saturating_sub(LEAST_RULE);
     let mut words = vec![("timeline".to_owned(), text), (bounds, dim)];
@@ -293,10 +314,10 @@ fn head(
     let note = note.map_or_else(String::new, |note| format!(" {note} "));
     let at = canvas.width().saturating_sub(width(&note) + 1);
     if note.is_empty() || at <= used {
-        return (used, u16::MAX);
+        return used..u16::MAX;
     }
     canvas.text(at, y, width(&note), &note, dim);
-    (used, at)
+    used..at
 }
 
 /// Where the lanes are, and the window that they show.

@@ -50,8 +50,8 @@ const HOUR: i64 = 60 * MINUTE;
 /// Stands before each time, in the column of its moment.
 const TICK: &str = "╵";
 
-/// Draws it, in the time zone in which moments are told.
-pub(super) fn draw(canvas: &mut Canvas<'_>, zone: &Zone, y: u16, part: Part) {
+/// Draws it, in the time zone in which moments are told. A time in whose columns something else is to stand is left out.
+pub(super) fn draw(canvas: &mut Canvas<'_>, zone: &Zone, y: u16, part: Part, taken: &[u16]) {
     let end = part.start.plus_micros(part.window);
     let dim = canvas.theme.dim;
     let step = step(part.window, part.w);
@@ -60,7 +60,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, zone: &Zone, y: u16, part: Part) {
     let mut free = part.x;
     while at <= end {
         if let Some(x) = column(part, at).filter(|x| *x >= free) {
-            free = label(canvas, (x, y), part.x + part.w, &words(zone, at, step), dim);
+            free = label(canvas, (x, y), (part.x + part.w, taken), &words(zone, at, step), dim);
         }
         let next = at.plus_micros(step);
         // at the end of all time it stands still
@@ -71,10 +71,23 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, zone: &Zone, y: u16, part: Part) {
     }
 }
 
-/// A tick and its time, which is left out where it has no room before `end`; gives the first column behind it.
-fn label(canvas: &mut Canvas<'_>, (x, y): (u16, u16), end: u16, words: &str, style: Style) -> u16 {
+/// Whether no part of a time stands in a cell of the row: it is blank, or a tick.
+pub(super) fn is_free(canvas: &mut Canvas<'_>, (x, y): (u16, u16)) -> bool {
+    x < canvas.width() && y < canvas.height() && [" ", TICK].contains(&canvas.cell(x, y).symbol())
+}
+
+/// A tick and its time, which is left out where it has no room before `end` or beside what is `taken`; gives the first column
+/// behind it.
+fn label(
+    canvas: &mut Canvas<'_>,
+    (x, y): (u16, u16),
+    (end, taken): (u16, &[u16]),
+    words: &str,
+    style: Style,
+) -> u16 {
     canvas.text(x, y, 1, TICK, style);
-    if x + 1 + width(words) > end {
+    let behind = x + 1 + width(words);
+    if behind > end || taken.iter().any(|column| (x + 1..behind).contains(column)) {
         return x + 2;
     }
     canvas.text(x + 1, y, width(words), words, style) + 1
@@ -133,7 +146,13 @@ fn unit(step: i64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use ratatui::buffer::Buffer;
+    use ratatui::layout::Rect;
+
     use super::*;
+    use crate::tui::canvas::theme::Theme;
+    use crate::tui::canvas::{Caps, ColorDepth};
+    use crate::tui::core::ThemeName;
 
     #[test]
     fn times_are_round_and_stand_apart_at_every_zoom() {
@@ -158,5 +177,30 @@ mod tests {
         assert_eq!(words(&zone, Stamp(1_795_003_600_250_000), 50 * MS), ":40.250");
         assert_eq!(words(&zone, Stamp(1_795_003_600_000_000), 30 * SECOND), "13:06:40");
         assert_eq!(words(&zone, Stamp(1_795_003_600_000_000), HOUR), "13:06");
+    }
+
+    #[test]
+    fn a_time_is_whole_or_left_out_and_a_line_passes_beside_it() {
+        let mut buf = Buffer::empty(Rect::new(0, 0, 60, 1));
+        let caps = Caps { color: ColorDepth::None, ascii: false };
+        let mut canvas = Canvas::new(&mut buf, Theme::new(caps, ThemeName::Mono));
+        // 12:06:40, a tick each five seconds
+        let start = Stamp(1_795_003_600_000_000);
+        let part = Part { x: 10, w: 50, start, window: 15 * SECOND };
+        draw(&mut canvas, &Zone::from(0), 0, part, &[]);
+        let row = |canvas: &mut Canvas<'_>| -> String {
+            (0..60).map(|x| canvas.cell(x, 0).symbol().to_owned()).collect()
+        };
+        let whole = row(&mut canvas);
+        assert!(whole.contains("╵12:06:40") && whole.contains("╵12:06:45"), "{whole}");
+        let tick = whole.chars().position(|one| one == '╵').unwrap() as u16;
+        assert!(is_free(&mut canvas, (tick, 0)) && is_free(&mut canvas, (tick + 9, 0)));
+        assert!((1..=8).all(|at| !is_free(&mut canvas, (tick + at, 0))));
+        assert!(!is_free(&mut canvas, (60, 0)), "there is no such cell");
+        let mut buf = Buffer::empty(Rect::new(0, 0, 60, 1));
+        let mut canvas = Canvas::new(&mut buf, Theme::new(caps, ThemeName::Mono));
+        draw(&mut canvas, &Zone::from(0), 0, part, &[tick + 3]);
+        let other = row(&mut canvas);
+        assert!(!other.contains("12:06:40") && other.contains("╵12:06:45"), "{other}");
     }
 }

@@ -119,6 +119,7 @@ fn retention(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
     let Some(kept) = &model.ui.runs.kept else { return };
     let free = kept.free.map_or_else(String::new, |free| format!(", {} free", units::bytes(free)));
     let until = match model.retention.words() {
+        _ if model.demo => "they go when you leave".to_owned(),
         Some(words) => format!("prune keeps {words}"),
         None => "kept until deleted".to_owned(),
     };
