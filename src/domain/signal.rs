@@ -222,11 +222,11 @@ mod tests {
         assert!(text.starts_with("KILL to 5 processes of li on gpu-a: 4711 python"), "{text}");
         assert!(text.ends_with(" and 2 more") && !text.contains('\u{1b}'), "{text}");
         let whose = |users: &[Option<&str>]| {
-            let of = |user: &Option<&str>| {
+            let of = |user: Option<&str>| {
                 let user = user.map_or(Reading::Unsupported, |user| Reading::Value(user.to_owned()));
                 FoundProcess { user, ..found(7, "sleep 9") }
             };
-            let all: Vec<FoundProcess> = users.iter().map(of).collect();
+            let all: Vec<FoundProcess> = users.iter().copied().map(of).collect();
             owners(&all.iter().collect::<Vec<_>>())
         };
         assert_eq!(whose(&[Some("wang"), Some("li"), Some("wang"), None]), "an unknown user, li, wang");

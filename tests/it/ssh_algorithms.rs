@@ -4,8 +4,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::common::cluster::skip;
 use crate::common::echo::{AGENT, agent, assert_echoes, known_lines, open, user};
-use crate::common::sshd::{self, Sshd, skip};
+use crate::common::sshd::{self, Sshd};
 use hvtui::ssh::config::Reader;
 use hvtui::ssh::{AgentError, Choice, ErrorKind, Resolver, SshError, Target, TransportKind, Wanted};
 

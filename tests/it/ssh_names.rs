@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::cluster::skip;
 use crate::common::echo::{AGENT, agent, known_lines, open, target, user};
 use crate::common::in_time::OutputInTime;
-use crate::common::sshd::{Sshd, skip};
+use crate::common::sshd::Sshd;
 use hvtui::ssh::{AgentBinary, AgentError, Prompter, SshError, Target};
 
 const NAMES: usize = 500;

@@ -5,8 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::common::cluster::skip;
 use crate::common::echo::{AGENT, agent, assert_echoes, open, refused, target};
-use crate::common::sshd::{self, Sshd, skip};
+use crate::common::sshd::{self, Sshd};
 use hvtui::ssh::{AgentError, ErrorKind, HostKey, OpenSsh, SshError, Target, TransportKind, TrustError};
 
 fn fingerprint(sshd: &Sshd, kind: &str) -> String {

@@ -1,9 +1,10 @@
 //! Addresses that count on one link alone, `fe80::1%eth0`: connected to by their zone and known by their whole name, over
 //! both transports, as OpenSSH does it. Against a real sshd on such an address of this machine.
 
+use crate::common::cluster::skip;
 use crate::common::echo::{AGENT, agent, assert_echoes, open, target};
 use crate::common::in_time::OutputInTime;
-use crate::common::sshd::{self, Sshd, skip};
+use crate::common::sshd::{self, Sshd};
 use hvtui::ssh::{ErrorKind, HostKey, HostKeyPolicy, OpenSsh, Target, TransportKind};
 
 /// An address of this machine with its zone: `fe80::1%eth0`.

@@ -11,9 +11,10 @@ use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::host::LinkState;
 use hvtui::record::{Reader, Store};
 
+use crate::common::cluster::skip;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::waited_for_processors;
-use crate::common::sshd::{Sshd, program, skip};
+use crate::common::sshd::{Sshd, program};
 use crate::common::terminal::Terminal;
 
 /// The run that the hostile agent says it knows.
