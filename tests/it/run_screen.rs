@@ -415,6 +415,25 @@ fn the_last_rows_of_the_log_are_those_that_were_printed_last() {
 }
 
 #[test]
+fn a_line_that_came_last_but_was_printed_long_before_is_shown_once_it_is_found() {
+    let mut story = training();
+    let now = story.at.0 - CLOCK_OFFSET;
+    let mut print = |rank, ago_ms: i64, text: String| {
+        let t = Some(HostTime((now - ago_ms * 1000) as u64));
+        let line = LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text, elided: 0, t };
+        story.rank(rank, Event::LogPrinted { line: Arc::new(line) });
+    };
+    (0..200).for_each(|number| print(0, 200 - number, format!("later line {number}")));
+    print(2, 1000, "an early word".to_owned());
+    let screen = shown(&mut story, (120, 40));
+    assert!(screen.contains("later line 199") && !screen.contains("an early word"), "{screen}");
+    press(&mut story, "/early");
+    key(&mut story, KeyCode::Enter);
+    let screen = shown(&mut story, (120, 40));
+    assert!(screen.contains("an early word"), "{screen}");
+}
+
+#[test]
 fn hidden_ranks_cover_no_head_of_a_column() {
     let mut story = many_ranks(2);
     for size in [(80, 24), (120, 40)] {

@@ -90,8 +90,9 @@ pub fn run(
         };
         output::start(&paths.state)?;
         let code = stream(&mut session, (&found, kept.as_ref()), resume_point, &mut printer).await;
-        let code = code
-            .and_then(|code| printer.release(&|line| printed_at(&session, &found.spec, line)).map(|()| code));
+        // what has come is told, whatever came then
+        let released = printer.release(&|line| printed_at(&session, &found.spec, line));
+        let code = code.and_then(|code| released.map(|()| code));
         drop(session);
         printer.end_bar();
         let taken = output::end(None).await;
@@ -307,8 +308,17 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Prints what is recorded; `false` when the reader is gone.
+    /// Prints what is recorded, or holds it; `false` when the reader is gone.
     fn recording(&mut self, reader: &Reader) -> Result<bool, Failure> {
+        let goes_on = self.recorded_lines(reader);
+        if goes_on.is_err() {
+            // what could be read is told all the same
+            self.release(&|_| None)?;
+        }
+        goes_on
+    }
+
+    fn recorded_lines(&mut self, reader: &Reader) -> Result<bool, Failure> {
         if let Some(damage) = reader.integrity().damage() {
             note(&format!("run {}: {damage}", self.args.run));
         }

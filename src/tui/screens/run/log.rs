@@ -394,12 +394,26 @@ pub(super) fn come_to(model: &mut Model, line: u64, height: usize) {
 }
 
 fn show_found(model: &mut Model, folds: &VecDeque<Fold>, at: usize, height: usize) {
-    model.ui.run.log.found = Some(folds[at].first);
+    let first = folds[at].first;
+    model.ui.run.log.found = Some(first);
     let bottom = place(folds, model.ui.run.log_at);
-    let is_seen = at <= bottom && at + height.saturating_sub(1) > bottom;
+    // while the log follows, what has come last may have been printed before all that is shown
+    let newest = folds.iter().skip(folds.len().saturating_sub(DRAWN)).cloned().collect();
+    let known: &Model = model;
+    let before_last = known.shown_run().and_then(|(_, run)| {
+        let rows = in_time(known, run, newest, height);
+        rows.iter().rev().position(|fold| fold.first == first)
+    });
+    let is_seen = match model.ui.run.log_at {
+        LogAt::Follow => before_last.is_some_and(|rows| rows + 1 < height),
+        LogAt::Line(_) => at <= bottom && at + height.saturating_sub(1) > bottom,
+    };
     if !is_seen {
         let middle = (at + height / 2).max(height.saturating_sub(1)).min(folds.len() - 1);
-        model.ui.run.log_at = stand(folds, middle);
+        model.ui.run.log_at = match stand(folds, middle) {
+            LogAt::Follow if before_last.is_none() => LogAt::Line(folds[middle].last),
+            there => there,
+        };
     }
 }
 

@@ -242,7 +242,7 @@ fn gpus(known: &RunAnalysis) -> Option<String> {
     let Some(least) = told.iter().min_by_key(|gpu| gpu.util_min) else {
         return Some("unknown: no sample in this time".to_owned());
     };
-    // each by the time it was told of, so that a host whose samples are finer counts no more than others
+    // each GPU counts alike: one of a host whose samples are finer no more than others
     let mean = told.iter().filter_map(|gpu| gpu.util_mean).sum::<f64>() / told.len() as f64;
     let min = least.util_min.unwrap_or(0);
     Some(format!("mean {mean:.0} %   min {min} % ({}:{})", least.host, least.index))
