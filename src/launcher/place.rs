@@ -114,7 +114,7 @@ pub(super) fn by_count(
         hosts.iter().filter(|host| open(host)).map(|host| of_sort(host, gpus)).sum()
     };
     // a rank on each slot that there is means each GPU
-    let first = np.is_none() || hosts.iter().filter(|host| open(host)).find_map(sort).unwrap_or_default();
+    let first = np.is_none() || first_has_gpus(hosts);
     let gpus = takes_gpus(np.map_or(1, |np| np as usize), first, &total);
     let usable = |host: &HostFacts| {
         let mut slots = if open(host) { host.usable(share) } else { Vec::new() };
@@ -169,6 +169,12 @@ fn sort(host: &HostFacts) -> Option<bool> {
     host.slots.first().map(is_gpu)
 }
 
+/// Whether the first host that may get ranks which name none has GPUs; false where there is none.
+pub(super) fn first_has_gpus(hosts: &[HostFacts]) -> bool {
+    let open = is_open(hosts);
+    hosts.iter().filter(|host| open(host)).find_map(sort).unwrap_or_default()
+}
+
 /// Whether ranks that name no host may go to this one: where a host has a GPU, not to one whose GPU driver fails.
 fn is_open(hosts: &[HostFacts]) -> impl Fn(&HostFacts) -> bool + use<> {
     let has_gpus = hosts.iter().any(|host| host.absent.is_none() && host.slots.iter().any(is_gpu));
@@ -199,7 +205,9 @@ fn by_nodes(
         return Err(PlaceError::NoneOfThem { gpus, have: inventory(hosts) });
     }
     let need = ranks.unwrap_or(1) as usize * each;
-    let open = is_open(hosts);
+    let suits = is_open(hosts);
+    // where CPU slots are asked for a driver of GPUs does not matter
+    let open = |host: &HostFacts| suits(host) || (only == Only::Cpus && host.absent.is_none());
     let is_large =
         |host: &&HostFacts| open(host) && host.slots.iter().filter(|slot| only.holds(slot)).count() >= need;
     let total = |gpus: bool| hosts.iter().filter(is_large).filter(|host| sort(host) == Some(gpus)).count();

@@ -80,6 +80,10 @@ fn a_host_whose_gpu_driver_fails_is_no_cpu_host_beside_others_with_gpus() {
     assert!(said.starts_with("-np 3 on 2 free slots (broken: none, NVML failed (x); g: 2)"), "{said}");
     assert_eq!(places(list(&[("broken", 1)], None), &hosts), "broken:0", "it is named");
     assert_eq!(places(PlacementSpec::Count(Some(1)), &hosts[..1]), "broken:0", "there are no others");
+    let mut cpus = request("true", PlacementSpec::Nodes { nodes: 1, each: Some(2) });
+    cpus.only = Only::Cpus;
+    let placements = place(&cpus, &hosts).unwrap();
+    assert!(placements.iter().all(|rank| rank.host.as_str() == "broken"), "CPU slots are asked for");
 }
 
 #[test]

@@ -166,8 +166,10 @@ fn unused_remark(request: &LaunchRequest, spec: &RunSpec) -> Option<String> {
         return None;
     }
     let (get, names) = (if unused.len() == 1 { "gets" } else { "get" }, unused.join(", "));
-    let each = (*np as usize / hosts.len()).max(1);
-    let list: Vec<String> = hosts.iter().map(|(host, _)| entry(host.as_str(), each)).collect();
+    let (each, more) = (*np as usize / hosts.len(), *np as usize % hosts.len());
+    let share = |at: usize| (each + usize::from(at < more)).max(1);
+    let shares = hosts.iter().enumerate().map(|(at, (host, _))| entry(host.as_str(), share(at)));
+    let list: Vec<String> = shares.collect();
     Some(format!(
         "{names} {get} no rank: the hosts before have slots for all {np}; to share them out write {}.",
         list.join(",")
@@ -179,7 +181,7 @@ fn cpu_remark(request: &LaunchRequest, spec: &RunSpec, facts: &[HostFacts]) -> O
     let anywhere = matches!(request.place, PlacementSpec::Count(Some(_)) | PlacementSpec::Nodes { .. });
     let wants_cpus = request.query || request.only == Only::Cpus || request.hides_gpus();
     let has_gpus = |host: &HostFacts| host.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. }));
-    let first = facts.iter().find(|host| !host.slots.is_empty());
+    let first = facts.iter().find(|host| !host.slots.is_empty() && !host.driver_fails);
     let on_cpus = spec.placements.iter().all(|placement| placement.gpus().next().is_none());
     (anywhere && !wants_cpus && on_cpus && first.is_some_and(has_gpus)).then(|| {
         "the ranks take CPU slots: the hosts have too few GPUs for all of them, and no job has both."

@@ -67,6 +67,12 @@ fn what_a_line_may_not_have_meant_is_told() {
     let told = "b gets no rank: the hosts before have slots for all 2; to share them out write a:1,b:1.";
     assert_eq!(remarks("true", list(ALL_SLOTS), &pair), [told]);
     assert!(remarks("true", list(2), &pair).is_empty(), "the line says how many each gets");
+    let odd = PlacementSpec::Hosts {
+        hosts: ["a", "b"].map(|host| (HostId::from(host), ALL_SLOTS)).to_vec(),
+        np: Some(3),
+    };
+    let told = remarks("true", odd, &[cpu_host("a", 4), cpu_host("b", 2)]);
+    assert!(told.len() == 1 && told[0].ends_with(" write a:2,b:1."), "room for all 3: {told:?}");
 
     let mut broken = cpu_host("broken", 4);
     (broken.driver_fails, broken.no_gpu) = (true, Some("NVML failed (x)".to_owned()));

@@ -171,20 +171,25 @@ fn by_count(count: Option<u32>, each: usize, known: &ClusterView<'_>, share: boo
 
 /// Whether `np` ranks of `each` slots go to the hosts of `facts` without the next host, of which this is known: one of them
 /// holds all on sound slots, or all together do and the next one holds fewer, or its last try failed (`None`).
+/// CPU slots for want of GPUs settle nothing where the next one may have GPUs.
 fn is_settled((np, each): (u32, usize), share: bool, facts: &[HostFacts], next: Option<SlotCount>) -> bool {
     let Ok(chosen) = place::by_count(Some(np), each, facts, share) else { return false };
     let used = chosen.iter().filter(|(_, slots)| !slots.is_empty()).count();
     let taken = || chosen.iter().flat_map(|(_, slots)| slots);
     let gpus = taken().any(|slot| matches!(slot, Slot::Gpu { .. }));
-    let may_hold_all = match next {
+    let first = place::first_has_gpus(facts);
+    let for_want =
+        facts.iter().zip(&chosen).any(|(host, (_, slots))| host.driver_fails && !slots.is_empty());
+    // whether with it the other sort of slots may be the one that is taken
+    let (may_hold_all, may_turn) = match next {
         None => return true,
-        Some(SlotCount::Cpus(count)) => !gpus && count as usize >= taken().count(),
-        Some(SlotCount::Auto) => true,
+        Some(SlotCount::Cpus(count)) => (!gpus && count as usize >= taken().count(), gpus && !first),
+        Some(SlotCount::Auto) => (true, gpus != first || for_want),
     };
     let mut of_hosts = facts.iter().zip(&chosen);
     let is_sound =
         of_hosts.all(|(host, (_, slots))| slots.iter().all(|slot| host.slot_state(slot) == SlotState::Sound));
-    is_sound && (used <= 1 || !may_hold_all)
+    is_sound && !may_turn && (used <= 1 || !may_hold_all)
 }
 
 /// So many hosts with room: where those that are not up could be the ones that are missing, that is what is wrong.

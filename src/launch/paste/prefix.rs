@@ -12,7 +12,7 @@ const PROGRAMS: [&str; 9] =
     ["uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba"];
 
 /// Their options that take the next word.
-const WITH_VALUE: [&str; 21] = [
+const WITH_VALUE: [&str; 27] = [
     "-n",
     "--name",
     "-p",
@@ -31,6 +31,12 @@ const WITH_VALUE: [&str; 21] = [
     "--env-file",
     "--index",
     "--default-index",
+    "--index-url",
+    "--extra-index-url",
+    "--find-links",
+    "--cache-dir",
+    "--config-file",
+    "--manifest-path",
     "-C",
     "-e",
     "--environment",

@@ -4,7 +4,7 @@ use crate::domain::fixtures::host_info;
 use crate::domain::gpu::GpuInfo;
 use crate::domain::host::HostInfo;
 use crate::domain::time::Stamp;
-use crate::launcher::fixtures::request;
+use crate::launcher::fixtures::{cpu_host, gpu_host, request};
 use std::sync::Arc;
 
 fn config(name: &str) -> HostConfig {
@@ -100,6 +100,21 @@ fn before_ranks_are_split_each_host_that_may_hold_them_all_is_waited_for() {
     assert_eq!(result(two(), &world), "ready a1 b1 c0");
     tell(&mut world, "c", Event::LinkChanged { state: LinkState::Connecting { to: "c".into() } });
     assert_eq!(result(two(), &world), "ready a1 b1 c0", "it is tried again");
+}
+
+#[test]
+fn cpu_slots_for_want_of_gpus_are_not_taken_before_each_host_that_may_have_some_has_answered() {
+    let settled = |np, facts: &[HostFacts], next| is_settled((np, 1), false, facts, next);
+    let (auto, cpus) = (Some(SlotCount::Auto), Some(SlotCount::Cpus(1)));
+    let few = [gpu_host("g", 1), cpu_host("c", 4)];
+    assert!(!settled(3, &few, auto), "with its GPUs there may be enough");
+    assert!(settled(3, &few, cpus) && settled(3, &few, None) && settled(1, &few, auto));
+    assert!(settled(3, &[cpu_host("c", 4), gpu_host("g", 1)], auto), "the first host has enough");
+    assert!(!settled(2, &[cpu_host("c", 1), gpu_host("g", 2)], cpus), "with its slots there are enough");
+    let mut broken = cpu_host("broken", 4);
+    broken.driver_fails = true;
+    assert!(!settled(2, std::slice::from_ref(&broken), auto), "beside GPUs it gets no ranks");
+    assert!(settled(2, &[broken], cpus));
 }
 
 #[test]
