@@ -59,8 +59,8 @@ pub struct LineSearch {
     pub forward: bool,
     /// The moment.
     pub from: Stamp,
-    /// The last event that counts as seen, by its number: forward the lines of the moment itself that are told behind it are
-    /// searched too, backward those up to it. None of that moment where it is not told.
+    /// The last event that counts as seen, by its number: forward the lines that are told behind it are searched, also those of the
+    /// moment itself, backward those up to it. Where it is not told, none of that moment.
     pub seen: Option<u64>,
     /// No farther than here: forward with the lines of this moment.
     pub to: Option<Stamp>,

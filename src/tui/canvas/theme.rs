@@ -266,7 +266,6 @@ impl Theme {
         modifiers.into_iter().filter(|(is_on, _)| *is_on).fold(out, |out, (_, one)| out.add_modifier(one))
     }
 
-    /// Headlines.
     /// The arrows up and down as keys: words in ASCII, where `v` is a key of its own.
     pub(in crate::tui) fn up_down(&self) -> &'static str {
         if self.ascii { "up down" } else { "↑ ↓" }
@@ -277,6 +276,7 @@ impl Theme {
         if self.ascii { "left right" } else { "← →" }
     }
 
+    /// Headlines.
     pub(in crate::tui) fn strong(&self) -> Style {
         self.text.add_modifier(Modifier::BOLD)
     }

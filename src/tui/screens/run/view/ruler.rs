@@ -71,9 +71,9 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, zone: &Zone, y: u16, part: Part, tak
     }
 }
 
-/// Whether no part of a time stands in a cell of the row: it is blank, or a tick.
+/// Whether no part of a time stands in a cell of the row: it is blank, a tick, or the playhead's line.
 pub(super) fn is_free(canvas: &mut Canvas<'_>, (x, y): (u16, u16)) -> bool {
-    x < canvas.width() && y < canvas.height() && [" ", TICK].contains(&canvas.cell(x, y).symbol())
+    x < canvas.width() && y < canvas.height() && [" ", TICK, "│"].contains(&canvas.cell(x, y).symbol())
 }
 
 /// A tick and its time, which is left out where it has no room before `end` or beside what is `taken`; gives the first column
@@ -197,6 +197,8 @@ mod tests {
         assert!(is_free(&mut canvas, (tick, 0)) && is_free(&mut canvas, (tick + 9, 0)));
         assert!((1..=8).all(|at| !is_free(&mut canvas, (tick + at, 0))));
         assert!(!is_free(&mut canvas, (60, 0)), "there is no such cell");
+        canvas.glyph(tick + 9, 0, '│', Style::new());
+        assert!(is_free(&mut canvas, (tick + 9, 0)), "an edge stands over the playhead");
         let mut buf = Buffer::empty(Rect::new(0, 0, 60, 1));
         let mut canvas = Canvas::new(&mut buf, Theme::new(caps, ThemeName::Mono));
         draw(&mut canvas, &Zone::from(0), 0, part, &[tick + 3]);
