@@ -120,7 +120,11 @@ fn the_kernel_ends_what_nobody_can_find() {
     assert!(!cgroup.exists(), "the group is gone too");
 }
 
-/// A control group that may use 64 MiB, until this is dropped.
+/// What a small group may use, bytes: several times what a process of hvtui has of its own program
+/// in memory (50 MB of a development build), or the kernel takes one of those for the greatest.
+const LIMIT: u64 = 256 << 20;
+
+/// A control group with that limit, until this is dropped.
 struct Small(PathBuf);
 
 impl Small {
@@ -134,9 +138,9 @@ impl Small {
         };
         let small = Self(base.join(name));
         std::fs::create_dir(&small.0).ok()?;
-        std::fs::write(small.0.join(limit), (64 << 20).to_string()).ok()?;
+        std::fs::write(small.0.join(limit), LIMIT.to_string()).ok()?;
         for swap in ["memory.memsw.limit_in_bytes", "memory.swap.max"] {
-            let _ = std::fs::write(small.0.join(swap), (64 << 20).to_string());
+            let _ = std::fs::write(small.0.join(swap), LIMIT.to_string());
         }
         Some(small)
     }

@@ -276,6 +276,11 @@ impl Theme {
         if self.ascii { "left right" } else { "← →" }
     }
 
+    /// That to the right alone.
+    pub(in crate::tui) fn right(&self) -> &'static str {
+        if self.ascii { "right" } else { "→" }
+    }
+
     /// Headlines.
     pub(in crate::tui) fn strong(&self) -> Style {
         self.text.add_modifier(Modifier::BOLD)

@@ -162,16 +162,19 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
     let (mark, behind) = if scroll > 0 { ("…", 1) } else { ("", 0) };
     let shown = &format!("{mark}{}", skip_columns(input.value(), scroll + behind));
     let end = if input.value().is_empty() && error.is_none() {
-        let hint = form.when_empty(field);
+        let hint = form.when_empty(field).replace("← →", canvas.theme.left_right());
         canvas.text(TEXT + u16::from(focused), y, room, &hint, dim.add_modifier(Modifier::ITALIC))
     } else if focused && form.is_replaced(field) && form.error(field).is_none() {
         // as a marked text elsewhere: the next letter replaces it
         let end = canvas.text(TEXT, y, text_room, shown, text.add_modifier(Modifier::REVERSED));
         let room = canvas.width().saturating_sub(end + 4);
         let is_suggested = field == Field::Ranks && form.suggested;
-        let words =
-            if is_suggested { "suggested; typing replaces it" } else { "typing replaces it, → edits it" };
-        canvas.text(end + 3, y, room, words, dim)
+        let words = if is_suggested {
+            "suggested; typing replaces it".to_owned()
+        } else {
+            format!("typing replaces it, {} edits it", canvas.theme.right())
+        };
+        canvas.text(end + 3, y, room, &words, dim)
     } else {
         let end = canvas.text(TEXT, y, text_room, shown, text);
         match completion::suggestion(model).filter(|_| focused) {
@@ -193,10 +196,11 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
 /// What may follow, and the key that takes it. Returns where it ends.
 fn completion_words(canvas: &mut Canvas<'_>, (x, y): (u16, u16), rest: &str) -> u16 {
     let dim = canvas.theme.dim;
+    let key = format!("[{}]", canvas.theme.right());
     let room = canvas.width().saturating_sub(x + 1);
     // in a terminal without colours it must not look typed
-    let end = canvas.text(x, y, room.saturating_sub(5), rest, dim.add_modifier(Modifier::ITALIC));
-    canvas.text(end + 2, y, canvas.width().saturating_sub(end + 3), "[→]", dim)
+    let end = canvas.text(x, y, room.saturating_sub(2 + width(&key)), rest, dim.add_modifier(Modifier::ITALIC));
+    canvas.text(end + 2, y, canvas.width().saturating_sub(end + 3), &key, dim)
 }
 
 /// Characters of a field's text that stand left of what is shown.
