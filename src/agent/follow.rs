@@ -60,6 +60,8 @@ const TURN: usize = 4;
 #[derive(Debug)]
 pub(super) struct Follower {
     cancelled: Arc<AtomicBool>,
+    /// Set where nothing takes what the client reads.
+    pub(super) unread: Arc<AtomicBool>,
     /// The attempt that it tells of.
     pub(super) attempt: Option<u32>,
 }
@@ -73,13 +75,14 @@ impl Drop for Follower {
 /// Starts to follow a run on this host.
 pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::io::Result<Follower> {
     let cancelled = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&cancelled);
+    let unread = Arc::new(AtomicBool::new(false));
+    let (flag, is_unread) = (Arc::clone(&cancelled), Arc::clone(&unread));
     let dir = RunDir::find(&config.state_dir, &follow.run, &follow.host).ok().flatten();
     let attempt = dir.and_then(|dir| attempts::newest(&dir));
     std::thread::Builder::new().name("follow".to_owned()).spawn(move || {
         let about = RunRef { run: follow.run.clone(), host: follow.host.clone() };
         let gone = || flag.load(Ordering::Relaxed) || out.closed();
-        match open(&config, &follow) {
+        match open(&config, &follow, is_unread) {
             Ok(mut share) => share.follow_to_the_end(&out, &gone, &about),
             Err((class, reason)) => {
                 let RunRef { run, host } = about;
@@ -88,7 +91,7 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
             }
         }
     })?;
-    Ok(Follower { cancelled, attempt })
+    Ok(Follower { cancelled, unread, attempt })
 }
 
 /// This host's share of a run as its files tell it.
@@ -102,8 +105,8 @@ struct SupervisedRun {
     notes: notes::Reader,
     /// When it was looked how long the files of all ranks are.
     seen: HostTime,
-    /// The client's pace, where it may pass over what it can't catch up with.
-    lag: Option<Lag>,
+    /// The client's pace.
+    lag: Lag,
     /// How many more looks pass before a run without supervisor is given a new one.
     adopt_in: u32,
     /// Only what is there now is wanted.
@@ -137,7 +140,7 @@ struct RankView {
 /// Why a run can't be followed, in words.
 type Unfollowed = (RefusalClass, String);
 
-fn open(config: &AgentConfig, follow: &Follow) -> Result<SupervisedRun, Unfollowed> {
+fn open(config: &AgentConfig, follow: &Follow, unread: Arc<AtomicBool>) -> Result<SupervisedRun, Unfollowed> {
     let Follow { run, host, .. } = follow;
     let unknown = || (RefusalClass::Unknown, format!("run {run} was never started on {host}"));
     let text = |error: SuperviseError| (error.class(), format!("{host}: {error}"));
@@ -150,7 +153,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<SupervisedRun, Unfollow
             let view = |rank: &RankSpec| RankView::new(rank, follow, spec.spool.cap);
             let views = spec.ranks.iter().map(view).collect();
             let (exe, notes) = (config.exe.clone(), notes::Reader::default());
-            let lag = follow.hurry.then(Lag::default);
+            let lag = Lag::new(follow.hurry, follow.patience_s, unread);
             let once = follow.once;
             // who only takes what is there does not stay
             let attended = if once { None } else { Attended::new(&dir, &spec).map_err(text)? };
@@ -252,9 +255,7 @@ impl SupervisedRun {
                     if !out.data_looking(message, || self.see()) {
                         return Ok(());
                     }
-                    if let Some(lag) = &mut self.lag {
-                        lag.sent(bytes, clock::host_now());
-                    }
+                    self.lag.sent(bytes, clock::host_now());
                 }
             }
             // behind the starts of the ranks, without which no client knows that they ran
@@ -289,9 +290,7 @@ impl SupervisedRun {
                 out.data_blocking(FromAgent::Finished(about.clone()));
                 return Ok(());
             }
-            if let Some(lag) = &mut self.lag {
-                lag.level();
-            }
+            self.lag.level();
             if told && !supervised {
                 if self.state.phase != Phase::Ended {
                     sweep(&self.dir, &self.state, false)?;
@@ -349,11 +348,13 @@ impl SupervisedRun {
 
     /// Passes over what the client can't catch up with: all but the end of each file.
     fn hurry(&mut self) {
-        let Some(lag) = &mut self.lag else { return };
+        if !self.lag.counts() {
+            return;
+        }
         let behind = |rank: &RankView| rank.behind(&self.dir).iter().sum::<u64>();
         let behind: u64 = self.ranks.iter().map(behind).sum();
         let ended = self.ranks.iter().all(|rank| rank.exit.is_some());
-        if lag.hopeless(behind, ended) {
+        if self.lag.hopeless(behind, ended) {
             for (tail, stream) in
                 self.ranks.iter_mut().flat_map(|rank| rank.files.iter_mut().zip(Stream::ALL))
             {
@@ -361,7 +362,7 @@ impl SupervisedRun {
                     tail.hurry(LAST);
                 }
             }
-            lag.level();
+            self.lag.level();
         }
     }
 

@@ -320,9 +320,10 @@ fn fits(spool: &Spool, ranks: usize, (free, size): (u64, u64), at: &Path) -> Res
         return Ok(());
     }
     let each = room.checked_div(ranks).unwrap_or(0) >> 20;
+    let make_room = "make room there (`hvtui runs prune` deletes what runs have left)";
     let remedy = match each {
-        0 => "make room there".to_owned(),
-        each => format!("make room there, or keep less of each rank (--spool-cap {each}M)"),
+        0 => make_room.to_owned(),
+        each => format!("{make_room}, or keep less of each rank (--spool-cap {each}M)"),
     };
     let [wanted, cap, free, least] = [wanted, spool.cap, free, least].map(units::bytes);
     let print = match ranks {
@@ -408,11 +409,13 @@ mod tests {
         assert_eq!(
             fits(8, 2 * gib, 20 * gib).unwrap_err(),
             "8 ranks may print 2.0 G (256 M each are kept), but 2.0 G are free at /state, of which 1.0 G must stay \
-             so: make room there, or keep less of each rank (--spool-cap 128M)"
+             so: make room there (`hvtui runs prune` deletes what runs have left), or keep less of each rank \
+             (--spool-cap 128M)"
         );
         assert_eq!(
             fits(1, gib, 100 * gib).unwrap_err(),
-            "1 rank may print 256 M, but 1.0 G are free at /state, of which 5.0 G must stay so: make room there"
+            "1 rank may print 256 M, but 1.0 G are free at /state, of which 5.0 G must stay so: make room there \
+             (`hvtui runs prune` deletes what runs have left)"
         );
         let state = tempfile::tempdir().unwrap();
         let config = config(state.path());

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -354,7 +355,8 @@ impl Runs {
         let (run, host) = (follow.run.clone(), follow.host.clone());
         let share = (run.clone(), host.clone());
         if let Some(now) = follow.stop {
-            let stopping = self.stopping(Stop { run, host, now, attempt: None, whole: true }, true);
+            let stop = Stop { run, host, now, attempt: None, whole: true, unread: false };
+            let stopping = self.stopping(stop, true);
             self.beside(share, async move {
                 let (is_marked, is_refused) = stopping.begin().await;
                 // nothing else is told of a run that may start all the same
@@ -397,6 +399,9 @@ impl Runs {
 
     fn stop(&mut self, stop: Stop) {
         let share = (stop.run.clone(), stop.host.clone());
+        if let Some(follower) = self.followers.get(&share).filter(|_| stop.unread) {
+            follower.unread.store(true, Ordering::Relaxed);
+        }
         let stopping = self.stopping(stop, false);
         self.beside(share, async move {
             drop(stopping.begin().await);
@@ -409,7 +414,8 @@ impl Runs {
         let stop = match request {
             Request::Stop(stop) if stop.whole => stop.clone(),
             Request::Follow(Follow { run, host, stop: Some(now), .. }) => {
-                Stop { run: run.clone(), host: host.clone(), now: *now, attempt: None, whole: true }
+                let (run, host) = (run.clone(), host.clone());
+                Stop { run, host, now: *now, attempt: None, whole: true, unread: false }
             }
             _ => return,
         };
@@ -608,7 +614,8 @@ mod tests {
         let (run, host) = (spec.run.clone(), spec.host.clone());
         let commit = Commit { run: run.clone(), host: host.clone(), late: Late::default(), attempt: 0 };
         requests.send(Request::Commit(commit)).await.unwrap();
-        let stop = Stop { run: run.clone(), host, now: false, attempt: None, whole: true };
+        let (run, now) = (run.clone(), false);
+        let stop = Stop { run: run.clone(), host, now, attempt: None, whole: true, unread: false };
         requests.send(Request::Stop(stop)).await.unwrap();
         let marked = tokio::time::timeout(Duration::from_secs(60), async {
             while !unwanted::is_marked(&runs_dir(state.path()), &run) {
@@ -637,6 +644,7 @@ mod tests {
                 once: false,
                 last: None,
                 hurry: false,
+                patience_s: None,
                 attempt: None,
                 stop,
                 samples_us: None,

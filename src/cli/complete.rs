@@ -50,7 +50,7 @@ pub(crate) async fn complete(
     for spec in runs {
         let (run, resumed) = (spec.id.clone(), Resumed::open(&store, &spec.id));
         // another client may be recording it
-        if resumed.recorder.is_some() && recorded.attach(spec, resumed, Backfill::Whole) {
+        if resumed.recorder.is_some() && recorded.attach(spec, resumed, Backfill::End) {
             open.insert(run);
         }
     }

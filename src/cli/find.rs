@@ -44,6 +44,39 @@ pub(crate) fn going_on(run: Option<&str>, paths: &Paths) -> Result<String, Failu
     Ok(live.map_or_else(|| "last".to_owned(), |run| run.spec.id.to_string()))
 }
 
+/// The same for a command that is of use only where the run lives: of several of which no end is recorded the newest one that lives
+/// by what its hosts say, else the newest one of which they say nothing, else the newest run. Needs a tokio runtime.
+pub(crate) async fn living(
+    run: Option<&str>,
+    file: &HostsFile,
+    paths: &Paths,
+    prompter: &Prompter,
+) -> Result<String, Failure> {
+    let newest = going_on(run, paths)?;
+    if newest == "last" || run.is_some_and(|run| run != "last") {
+        return Ok(newest);
+    }
+    let store = Store::new(&paths.state);
+    let mut open = store.list()?.runs;
+    open.retain(|run| run.outcome.is_none() && !run.spec.is_imported());
+    let open: Vec<RunSpec> = open.into_iter().map(|run| run.spec).collect();
+    let Some(first) = open.first() else { return Ok(newest) };
+    // a client follows it
+    if store.is_written(&first.id) {
+        return Ok(newest);
+    }
+    let mut session = connect::session(&file.hosts, &paths.home, None, prompter).await?;
+    let asked = ask(&mut session, PATIENCE, prompter, |inventory| inventory.is_live(&first.id)).await;
+    Ok(likeliest(&open, &asked.inventory).map_or_else(|| "last".to_owned(), ToString::to_string))
+}
+
+/// The first of these that lives, else the first of which that is not known.
+fn likeliest<'a>(open: &'a [RunSpec], inventory: &RunInventory) -> Option<&'a RunId> {
+    let live = open.iter().find(|spec| inventory.is_live(&spec.id));
+    let unknown = || open.iter().find(|spec| !inventory.unheard(spec).is_empty());
+    live.or_else(unknown).map(|spec| &spec.id)
+}
+
 /// The recording that `text` means; `None` when no run here is called so.
 pub(crate) fn recorded(text: &str, paths: &Paths) -> Result<Option<Reader>, Failure> {
     match Store::new(&paths.state).find(text) {
@@ -191,6 +224,25 @@ mod tests {
 
     fn share(run: &RunId, name: &str, live: bool) -> HostRunStatus {
         HostRunStatus { run: run.clone(), name: name.into(), ..host_run_status(live) }
+    }
+
+    #[test]
+    fn of_runs_without_a_recorded_end_the_one_that_lives_is_meant() {
+        use crate::domain::fixtures::{placement, run_spec};
+        let spec =
+            |at, host: &str| RunSpec { id: RunId::new(at, 1), ..run_spec(vec![placement(0, host, 0)]) };
+        let open = [spec(3, "a"), spec(2, "a"), spec(1, "b")];
+        let mut inventory = RunInventory::default();
+        let at = |inventory: &RunInventory| likeliest(&open, inventory).cloned();
+        assert_eq!(at(&inventory), Some(open[0].id.clone()), "no host has answered");
+        let shares = vec![share(&open[0].id, "x", false), share(&open[1].id, "x", true)];
+        inventory.take(&HostId::from("a"), shares, true);
+        assert_eq!(at(&inventory), Some(open[1].id.clone()));
+        let mut inventory = RunInventory::default();
+        inventory.take(&HostId::from("a"), vec![share(&open[0].id, "x", false)], true);
+        assert_eq!(at(&inventory), Some(open[2].id.clone()), "b has not answered");
+        inventory.take(&HostId::from("b"), Vec::new(), true);
+        assert_eq!(at(&inventory), None, "all have ended");
     }
 
     #[test]

@@ -34,6 +34,8 @@ use crate::tui::source::recorded::{Recorded, Told};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at whether a reader takes anything, after a signal.
 const LOOK: Duration = Duration::from_millis(250);
+/// How long what ranks printed last is read, once they are gone, for a standard output that takes nothing more, microseconds.
+const UNREAD_US: i64 = 10_000_000;
 /// One that waits for the same hosts says so again after that, microseconds.
 const AGAIN_US: i64 = 10_000_000;
 /// Exit code when the terminal goes away: 128 + SIGHUP.
@@ -83,7 +85,7 @@ pub(crate) async fn follow(
         End::AllRun => all_ranks_run(&mut screen),
         End::Unread => {
             screen.print(|printer| printer.unread_end(clock::now()));
-            Ok(ExitCode::from(STOPPED))
+            Ok(ExitCode::from(if screen.closed.is_some() { screen.code() } else { STOPPED }))
         }
         End::Over { run, told_closed } => {
             let is_recorded = cut.is_none() && run.as_ref().is_some_and(|run| recorded.is_recorded(run));
@@ -100,7 +102,7 @@ enum End {
     Left(ExitCode),
     /// The launcher has done its part.
     AllRun,
-    /// A person stopped the run, its ranks are gone, and nothing takes what they printed.
+    /// The run was stopped, its ranks are gone, and nothing takes what they printed.
     Unread,
     /// The run is over.
     Over { run: Option<RunId>, told_closed: bool },
@@ -132,6 +134,7 @@ async fn stream(
                 };
             }
             screen.own(&format!("{why}: stopping the run; this command exits with {}", screen.code()));
+            recorded.session().pass_over_the_rest();
             recorded.session().stop(run, false);
         }
         tokio::select! {
@@ -147,11 +150,12 @@ async fn stream(
                 }
             }
             // before the events: a flood of lines is no reason to stay
-            _ = look.tick(), if told_to_stop => {
-                if stillness.is_long() && screen.printer.is_read_out() {
+            _ = look.tick(), if told_to_stop || told_closed => {
+                if screen.leaves_unread(stillness, clock::now()) {
                     return Ok(End::Unread);
                 }
             }
+            _ = tick.tick() => screen.tick(recorded, run.is_some(), prompter.is_asking(), began),
             // standard output may have closed
             () = output::changed() => {
                 screen.closed();
@@ -196,22 +200,6 @@ async fn stream(
                 | Output::Stacks { .. } => {}
             },
             finished = finishing.next() => recorded.finished(finished),
-            _ = tick.tick() => {
-                screen.troubles(recorded);
-                screen.closed();
-                if run.is_some() {
-                    screen.print(|printer| printer.tick(clock::now()));
-                } else if !prompter.is_asking() {
-                    for due in recorded.session().launches_look_for() {
-                        screen.looks_for(due);
-                    }
-                    let hosts = recorded.session().launches_wait_for();
-                    if hosts.is_empty() {
-                        continue;
-                    }
-                    screen.connecting(hosts, began, clock::now());
-                }
-            }
         }
     }
 }
@@ -293,6 +281,8 @@ pub(crate) struct Screen {
     own_words: bool,
     /// Set once.
     closed: Option<Closed>,
+    /// Since when the ranks are gone, so that only what they printed is still to come.
+    read_out: Option<Stamp>,
     /// `--output-filename`.
     files: Option<RankFiles>,
     /// How far a folder is on its way; then the bar and the progress below what is printed.
@@ -321,6 +311,7 @@ impl Screen {
             printer,
             own_words,
             closed: None,
+            read_out: None,
             files: None,
             line,
             bar: None,
@@ -472,6 +463,33 @@ impl Screen {
         while let Some(trouble) = recorded.trouble() {
             self.own(&trouble);
         }
+    }
+
+    /// Says now and then who is waited for: of a run that `exists` whom a stage, else which hosts, unless a person is asked.
+    fn tick(&mut self, recorded: &mut Recorded, exists: bool, is_asking: bool, began: Stamp) {
+        self.troubles(recorded);
+        self.closed();
+        if exists {
+            self.print(|printer| printer.tick(clock::now()));
+        } else if !is_asking {
+            for due in recorded.session().launches_look_for() {
+                self.looks_for(due);
+            }
+            let hosts = recorded.session().launches_wait_for();
+            if !hosts.is_empty() {
+                self.connecting(hosts, began, clock::now());
+            }
+        }
+    }
+
+    /// Whether what is left of the output of ranks that are gone is not waited for: nothing takes it.
+    fn leaves_unread(&mut self, stillness: &mut Stillness, now: Stamp) -> bool {
+        let is_still = stillness.is_long();
+        if !self.printer.is_read_out() {
+            return false;
+        }
+        let since = *self.read_out.get_or_insert(now);
+        is_still || (self.closed.is_some() && now.micros_since(since) >= UNREAD_US)
     }
 
     /// Says once what a look of a launch waits for.

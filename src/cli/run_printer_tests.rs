@@ -239,6 +239,24 @@ fn the_last_table_parts_the_wait_that_hooks_tell_as_the_lines_do() {
 }
 
 #[test]
+fn the_rate_is_that_of_all_ranks_where_one_has_ended_with_the_step() {
+    let mut story = Story::begun();
+    let step = |step: u64| {
+        let (start, dur_us, spans) = (HostTime(0), 40_000, Spans::default());
+        let timing = StepTiming { step, start, dur_us, loss: None, samples: 64, spans, hidden_us: 0 };
+        Event::StepDone { timing: Arc::new(timing) }
+    };
+    assert!(story.rank(0, 0, step(1)).is_empty());
+    let t = HostTime(0);
+    let exit = RankExit { code: Some(0), signal: None, t, error: None, stopped: false, cause: None };
+    story.rank(1, 0, Event::RankExited { exit });
+    assert_eq!(story.rank(2, 1, step(1)), ["E hvtui: step 1  40 ms a step  3,200 samples/s"]);
+    // the others are beyond it: it works no more
+    story.rank(3, 1, step(2));
+    assert_eq!(story.printer.state().unwrap().samples_per_second(), Some(1_600.0));
+}
+
+#[test]
 fn the_last_table_tells_speed_and_what_was_hidden() {
     let table_in = |told: u32, width: Option<usize>| {
         let mut story = Story::begun();

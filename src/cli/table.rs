@@ -17,7 +17,7 @@ use crate::domain::lease::Lease;
 use crate::domain::occupancy::Occupancy;
 use crate::domain::text::{plain, sanitize};
 use crate::domain::time::Stamp;
-use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
+use crate::domain::units::{bytes, bytes_of, counted, duration_us, middle_cut};
 use crate::domain::world::{HostState, World};
 use crate::launcher::inventory;
 
@@ -79,11 +79,12 @@ fn host(
             || "no GPU".to_owned(),
             |absence| format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)),
         );
-        lines.push(format!("  {slots} CPU slots · {why}"));
+        lines.push(format!("  {} · {why}", counted(slots, "CPU slot")));
         return;
     }
     if config.slots != crate::config::SlotCount::Auto && limited.is_none() {
-        lines.push(format!("  {slots} CPU slots by the hosts file; runs leave its GPUs alone"));
+        let slots = counted(slots, "CPU slot");
+        lines.push(format!("  {slots} by the hosts file; runs leave its GPUs alone"));
     }
     gpus(config, info, state, (now, width), lines);
     let queue = state.leases.iter().flat_map(|leases| &leases.queue);

@@ -91,10 +91,11 @@ impl Followed {
         let Some(share) = self.runs.get_mut(&stop.run) else {
             return false;
         };
-        // asked once to kill, or for good, it stays so
+        // asked once to kill, for good, or for no reader, it stays so
         let now = stop.now || share.stop.as_ref().is_some_and(|earlier| earlier.now);
         let whole = stop.whole || share.stop.as_ref().is_some_and(|earlier| earlier.whole);
-        share.stop = Some(Stop { now, whole, ..stop.clone() });
+        let unread = stop.unread || share.stop.as_ref().is_some_and(|earlier| earlier.unread);
+        share.stop = Some(Stop { now, whole, unread, ..stop.clone() });
         true
     }
 

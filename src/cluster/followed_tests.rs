@@ -13,6 +13,7 @@ fn follow(run: &RunId, ranks: &[u32]) -> Follow {
         from,
         last: None,
         hurry: false,
+        patience_s: None,
         once: false,
         attempt: None,
         stop: None,
@@ -68,7 +69,8 @@ fn what_is_repeated_after_a_lost_link_is_dropped_and_reading_goes_on_at_the_byte
 #[test]
 fn a_stop_is_said_again_on_the_next_link_until_the_run_has_finished() {
     let run = RunId::new(1, 1);
-    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now, attempt: Some(0), whole: false };
+    let (host, attempt) = (HostId::from("a"), Some(0));
+    let stop = |now| Stop { run: run.clone(), host: host.clone(), now, attempt, whole: false, unread: false };
     let mut followed = Followed::default();
     assert!(!followed.stop(&stop(true)));
     followed.begin(&mut follow(&run, &[0]));
@@ -83,7 +85,10 @@ fn a_stop_is_said_again_on_the_next_link_until_the_run_has_finished() {
 #[test]
 fn a_stop_that_names_no_attempt_is_said_again_only_for_the_whole_run() {
     let run = RunId::new(1, 1);
-    let stop = |whole| Stop { run: run.clone(), host: HostId::from("a"), now: false, attempt: None, whole };
+    let stop = |whole| {
+        let (run, host) = (run.clone(), HostId::from("a"));
+        Stop { run, host, now: false, attempt: None, whole, unread: whole }
+    };
     let mut followed = Followed::default();
     followed.begin(&mut follow(&run, &[0]));
     followed.stop(&stop(false));
@@ -92,7 +97,9 @@ fn a_stop_that_names_no_attempt_is_said_again_only_for_the_whole_run() {
         "a healthy attempt may run there by then"
     );
     followed.stop(&stop(true));
-    assert!(matches!(&followed.resume()[..], [ToAgent::Follow(_), ToAgent::Stop(stop)] if stop.whole));
+    followed.stop(&stop(false));
+    let [ToAgent::Follow(_), ToAgent::Stop(again)] = &followed.resume()[..] else { panic!("two requests") };
+    assert!(again.whole && again.unread, "what was said once stays so");
 }
 
 #[test]

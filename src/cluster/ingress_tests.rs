@@ -45,6 +45,7 @@ fn following() -> Ingress {
         once: false,
         last: None,
         hurry: false,
+        patience_s: None,
         attempt: None,
         stop: None,
         samples_us: None,

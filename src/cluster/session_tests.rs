@@ -137,6 +137,7 @@ fn follow() -> ToAgent {
         from,
         last: None,
         hurry: false,
+        patience_s: None,
         once: false,
         attempt: None,
         stop: None,
@@ -146,7 +147,8 @@ fn follow() -> ToAgent {
 }
 
 fn stop(run: RunId) -> ToAgent {
-    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false, attempt: Some(0), whole: false })
+    let (host, attempt) = (HostId::from("a"), Some(0));
+    ToAgent::Stop(Stop { run, host, now: false, attempt, whole: false, unread: false })
 }
 
 fn chunk(rank: u32, offset: u64, text: &'static str) -> FromAgent {

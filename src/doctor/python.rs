@@ -1,6 +1,7 @@
 //! What a Python says of itself and of the packages that it would import, without importing them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,23 @@ told["folders"] = [name for at, name in enumerate(folders) if os.path.isdir(name
 print("\nhvtui " + json.dumps(told))
 "#;
 
+/// Tells where a Python lies and which of the modules that are named to it it finds.
+const FINDS: &str = r#"
+import json, sys
+from importlib import util
+sys.path[:] = [place for place in sys.path if place]
+found = []
+for name in sys.argv[1:]:
+    try:
+        if util.find_spec(name):
+            found.append(name)
+    except Exception:
+        pass
+print("\nhvtui " + json.dumps([sys.executable, found]))
+"#;
+/// Other Pythons of a host that are asked at most.
+const OTHERS: usize = 4;
+
 /// A Python and what it has.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Python {
@@ -129,6 +147,9 @@ pub(super) struct Python {
     /// Which other environments have those that it does not find.
     #[serde(default)]
     pub(super) elsewhere: BTreeMap<String, Vec<Environment>>,
+    /// Which other Pythons of the search path find those.
+    #[serde(default)]
+    pub(super) others: BTreeMap<String, Vec<String>>,
     /// The CUDA version that its torch was built for; empty for none. `None` where that is not known.
     #[serde(default)]
     pub(super) torch_cuda: Option<String>,
@@ -172,8 +193,49 @@ impl Python {
         let absent = found.modules.iter().filter(|(_, place)| place.is_none());
         let elsewhere = absent.map(|(name, _)| (name.clone(), environments::having(name)));
         found.elsewhere = elsewhere.collect();
+        if site.starts.is_none() {
+            found.others = found.others_of(site);
+        }
         Ok(found)
     }
+
+    /// Which other Pythons of the search path find the modules that this one does not find.
+    fn others_of(&self, site: &Site) -> BTreeMap<String, Vec<String>> {
+        let absent = self.modules.iter().filter(|(_, place)| place.is_none());
+        let absent: Vec<&str> = absent.map(|(name, _)| name.as_str()).collect();
+        let mut others: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        if absent.is_empty() {
+            return others;
+        }
+        let arguments: Vec<&str> = ["-c", FINDS].into_iter().chain(absent).collect();
+        let pythons = pythons(std::env::var_os("PATH").as_deref()).into_iter();
+        for program in pythons.filter(|program| *program != Path::new(&self.executable)).take(OTHERS) {
+            let Ok(told) = site.ask(&program, &arguments) else { continue };
+            let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
+            let told = line.and_then(|line| serde_json::from_str::<(String, Vec<String>)>(line).ok());
+            // a program that starts this one is no other
+            if let Some((executable, found)) = told.filter(|(executable, _)| *executable != self.executable) {
+                for name in found {
+                    let of_module = others.entry(name).or_default();
+                    if !of_module.contains(&executable) {
+                        of_module.push(executable.clone());
+                    }
+                }
+            }
+        }
+        others
+    }
+}
+
+/// The Pythons of a search path, and the system's: each folder once, under whichever name it is there.
+fn pythons(path: Option<&OsStr>) -> Vec<PathBuf> {
+    let folders = path.map(|path| std::env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let folders = folders.into_iter().chain(["/usr/bin".into()]).filter(|folder| folder.is_absolute());
+    // without the links that lead to a folder: /bin is /usr/bin
+    let folders = folders.filter_map(|folder| folder.canonicalize().ok());
+    let folders = folders.filter(|folder| seen.insert(folder.clone()));
+    folders.map(|folder| folder.join("python3")).filter(|program| program.is_file()).collect()
 }
 
 #[cfg(test)]
@@ -181,6 +243,23 @@ mod tests {
     use super::*;
     use crate::domain::doctor::Started;
     use crate::domain::time::Stamp;
+
+    #[test]
+    fn each_python_of_a_search_path_is_asked_once() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        for folder in ["shims", "none", "own"] {
+            std::fs::create_dir(home.join(folder)).unwrap();
+        }
+        std::fs::write(home.join("shims/python3"), "").unwrap();
+        std::fs::write(home.join("own/python3"), "").unwrap();
+        std::os::unix::fs::symlink(home.join("own"), home.join("linked")).unwrap();
+        let folders = ["shims", "none", "linked", "own", "absent"].map(|folder| home.join(folder));
+        let path = std::env::join_paths(folders.into_iter().chain(["relative".into()])).unwrap();
+        let mut found = pythons(Some(&path));
+        found.retain(|program| program.starts_with(&home));
+        assert_eq!(found, [home.join("shims/python3"), home.join("own/python3")]);
+    }
 
     #[test]
     fn in_a_container_of_a_launch_it_is_the_one_that_is_started() {

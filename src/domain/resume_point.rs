@@ -24,6 +24,8 @@ pub enum Backfill {
     Every,
     /// The same, but for what can't be caught up with: that is told as a gap.
     Whole,
+    /// The same, but for what takes more than a few seconds once the ranks have ended: the end is wanted.
+    End,
     /// The end of it, so that the present comes at once; what is left out is told as a gap.
     Recent,
 }
@@ -40,6 +42,11 @@ impl Backfill {
     /// The last so many bytes of each file; all where there is no such number.
     pub fn last(self) -> Option<u64> {
         (self == Self::Recent).then_some(Self::RECENT)
+    }
+
+    /// How long what is left of a run that has ended may take, seconds; without it a minute.
+    pub fn patience_s(self) -> Option<u64> {
+        (self == Self::End).then_some(2)
     }
 
     /// Whether what can't be caught up with is left out.

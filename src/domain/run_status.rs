@@ -231,6 +231,13 @@ pub fn shared_cpu_slots(spec: &RunSpec, host: &HostId, shares: &[HostRunStatus])
     })
 }
 
+/// The CPU slots that live runs have on a host which tells these shares.
+pub fn cpu_slots_of(shares: &[HostRunStatus]) -> BTreeSet<u32> {
+    let live = shares.iter().filter(|share| share.live);
+    let slots = live.filter_map(|share| Some(cpu_slots(share.spec.as_deref()?, &share.host, &share.exits)));
+    slots.flatten().collect()
+}
+
 /// The CPU slots that the ranks of a run which have not ended take on a host.
 fn cpu_slots(spec: &RunSpec, host: &HostId, ended: &BTreeMap<Rank, RankExit>) -> BTreeSet<u32> {
     let is_ours = spec.kind != JobKind::Slurm;

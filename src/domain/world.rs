@@ -454,7 +454,11 @@ impl RunState {
     pub fn samples_per_second(&self) -> Option<f64> {
         let goes_on = |one: &Trainer<'_>| one.rank.exit.is_none();
         let is_over = !self.trainers().any(|one| goes_on(&one));
-        let counted = self.trainers().filter(|one| is_over || goes_on(one));
+        // of those that train together one that has made the step in which the others are has ended with them
+        let newest = self.trainers().filter(goes_on).filter_map(|one| one.state.step()).max();
+        let newest = newest.filter(|_| !self.trainer_keys.is_apart());
+        let ends = |one: &Trainer<'_>| newest.is_some() && one.state.step() >= newest;
+        let counted = self.trainers().filter(|one| is_over || goes_on(one) || ends(one));
         let worked: Vec<Worked> = counted.map(|one| one.state.worked()).collect();
         rate_of_all(&worked)
     }

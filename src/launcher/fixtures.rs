@@ -23,6 +23,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         at_risk: BTreeMap::new(),
         models: BTreeMap::new(),
         left_out: BTreeMap::new(),
+        in_use: std::collections::BTreeSet::new(),
         env: BTreeMap::new(),
         workdir: None,
         spool: Spool::default(),

@@ -1,6 +1,6 @@
 //! What a plan needs to know of each host, gathered from the hosts file and from what the host's agent told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::config::{HostConfig, SlotCount};
@@ -26,6 +26,8 @@ pub struct HostFacts {
     pub slots: Vec<Slot>,
     /// Slots that are not free, by index.
     pub busy: BTreeMap<u32, Holder>,
+    /// CPU slots that live runs have, by index: they are taken last.
+    pub in_use: BTreeSet<u32>,
     /// GPUs on which results, or which themselves, are at risk, by index, and why.
     pub at_risk: BTreeMap<u32, String>,
     /// The models of its GPUs, by index.
@@ -82,7 +84,7 @@ pub enum SlotState {
     Sound,
     /// Its GPU is at risk.
     AtRisk,
-    /// The same user has it.
+    /// The same user has it, or of a CPU slot a live run.
     Shared,
 }
 
@@ -141,6 +143,7 @@ impl HostFacts {
             slice_of: slices(info),
             divided: divided(info),
             left_out: BTreeMap::new(),
+            in_use: BTreeSet::new(),
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
             spool: config.spool,
@@ -193,7 +196,8 @@ impl HostFacts {
 
     /// How readily a slot that can be taken is.
     pub fn slot_state(&self, slot: &Slot) -> SlotState {
-        if self.busy.contains_key(&slot.index()) {
+        let is_in_use = matches!(slot, Slot::Cpu { index } if self.in_use.contains(index));
+        if is_in_use || self.busy.contains_key(&slot.index()) {
             SlotState::Shared
         } else if self.risk(slot).is_some() {
             SlotState::AtRisk
@@ -227,6 +231,7 @@ impl HostFacts {
             no_gpu: None,
             driver_fails: false,
             left_out: BTreeMap::new(),
+            in_use: BTreeSet::new(),
             env: BTreeMap::new(),
             workdir: None,
             spool: config.spool,

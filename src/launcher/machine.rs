@@ -459,7 +459,8 @@ impl RunMachine {
     fn tell_to_stop(&self, now: bool, actions: &mut Vec<Action>) {
         for host in self.spec.hosts().into_iter().filter(|host| !self.finished.contains(host)) {
             let (run, attempt, whole) = (self.spec.id.clone(), self.attempt, self.unwanted);
-            actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now, attempt, whole })));
+            let stop = Stop { run, host: host.clone(), now, attempt, whole, unread: false };
+            actions.push(Action::Send(host, ToAgent::Stop(stop)));
         }
     }
 

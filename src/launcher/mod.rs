@@ -3,6 +3,7 @@
 pub mod alerts;
 pub mod checkup;
 pub mod code;
+mod cpu_slots;
 pub mod free;
 pub mod gist;
 pub mod host_names;

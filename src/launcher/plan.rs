@@ -240,9 +240,12 @@ fn risk_remarks(spec: &RunSpec, facts: &[HostFacts]) -> Vec<String> {
 
 /// A time for the rendezvous has no effect where nothing tells of it; horovodrun is given it in its own line.
 fn start_timeout_remark(spec: &RunSpec) -> Option<String> {
-    let seconds = spec.options.start_timeout_s.filter(|_| spec.world() > 1)?;
+    let seconds = spec.options.start_timeout_s?;
     let is_told = kinds::of(spec).stages(spec.world()).contains(&RunStage::Rendezvous);
     let is_passed_on = spec.kind == JobKind::Horovod && spec.options.delegate.is_some();
+    if spec.world() == 1 && !is_passed_on {
+        return Some(format!("--start-timeout {seconds} has no effect: one rank waits for no other."));
+    }
     (!is_told && !is_passed_on).then(|| {
         format!(
             "--start-timeout {seconds} has no effect: ranks of kind {} do not tell when they are connected; give the \
@@ -399,6 +402,7 @@ pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
         from: files.collect(),
         last: None,
         hurry: true,
+        patience_s: None,
         once: false,
         attempt: None,
         stop: None,

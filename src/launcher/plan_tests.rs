@@ -93,7 +93,9 @@ fn a_time_for_a_rendezvous_of_which_nothing_tells_is_said_to_have_no_effect() {
                 a timeout, as torch's init_process_group(timeout=…).";
     assert_eq!(remarks(JobKind::Torch, 2, Some(3)), [told]);
     assert!(remarks(JobKind::Torch, 2, None).is_empty());
-    assert!(remarks(JobKind::Torch, 1, Some(3)).is_empty(), "one rank waits for none");
+    let told = "--start-timeout 3 has no effect: one rank waits for no other.";
+    assert_eq!(remarks(JobKind::Plain, 1, Some(3)), [told]);
+    assert!(remarks(JobKind::Plain, 1, None).is_empty());
     assert!(remarks(JobKind::Native, 2, Some(3)).is_empty(), "its ranks tell");
 }
 

@@ -178,8 +178,7 @@ fn is_settled((np, each): (u32, usize), share: bool, facts: &[HostFacts], next: 
     let taken = || chosen.iter().flat_map(|(_, slots)| slots);
     let gpus = taken().any(|slot| matches!(slot, Slot::Gpu { .. }));
     let first = place::first_has_gpus(facts);
-    let for_want =
-        facts.iter().zip(&chosen).any(|(host, (_, slots))| host.driver_fails && !slots.is_empty());
+    let for_want = facts.iter().zip(&chosen).any(|(host, (_, slots))| host.driver_fails && !slots.is_empty());
     // whether with it the other sort of slots may be the one that is taken
     let (may_hold_all, may_turn) = match next {
         None => return true,

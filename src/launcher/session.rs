@@ -156,6 +156,8 @@ pub struct Session {
     trees: Trees,
     /// Whether output that can't be caught up with is left out.
     may_pass_over: bool,
+    /// Whether nothing takes what ranks print.
+    is_unread: bool,
 }
 
 impl Session {
@@ -181,6 +183,7 @@ impl Session {
             stood_still: false,
             lookup: Lookup::new(|_| None),
             may_pass_over: true,
+            is_unread: false,
             trees: Trees::default(),
         }
     }
@@ -243,6 +246,12 @@ impl Session {
     /// All output is wanted, however long it takes: it goes to a file or another program.
     pub fn pass_over_nothing(&mut self) {
         self.may_pass_over = false;
+    }
+
+    /// Nothing takes any more what ranks print: of a run that is stopped from now on, all but the end of it is passed over once its
+    /// ranks have ended.
+    pub fn pass_over_the_rest(&mut self) {
+        self.is_unread = true;
     }
 
     /// Stops a run of this session; `now` kills without grace. `false` when it is not one, or over.
@@ -362,6 +371,7 @@ impl Session {
         match incoming {
             Incoming::Event(origin, event) => self.take_in_event(at, origin, event),
             Incoming::Reply(Reply::Runs(Runs { shares, last })) => {
+                self.hear_of_cpu_slots(&host, &shares, last);
                 self.outputs.push_back(Output::Found { host, shares, last });
             }
             Incoming::Reply(Reply::Traces(traces)) => self.outputs.push_back(Output::Traces(host, traces)),
@@ -505,8 +515,10 @@ impl Session {
             match action {
                 Action::Emit(origin, event) => self.emit(at, origin, event),
                 Action::Send(host, mut message) => {
-                    if let ToAgent::Follow(follow) = &mut message {
-                        follow.hurry &= self.may_pass_over;
+                    match &mut message {
+                        ToAgent::Follow(follow) => follow.hurry &= self.may_pass_over,
+                        ToAgent::Stop(stop) => stop.unread |= self.is_unread,
+                        _ => {}
                     }
                     self.cluster.send(&host, message);
                 }

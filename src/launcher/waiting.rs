@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cpu_slots::CpuSlots;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::lease::Ticket;
 use crate::domain::run::HostRun;
@@ -20,11 +21,13 @@ pub(super) struct PendingLaunch {
     pub(super) queue_ticket: Option<QueueTicket>,
     /// The hosts at which the doctor has looked for it.
     pub(super) looked: Vec<HostId>,
+    /// Which CPU slots it had better leave to others.
+    pub(super) cpu_slots: CpuSlots,
 }
 
 impl PendingLaunch {
     pub(super) fn new(request: LaunchRequest) -> Self {
-        Self { request, queue_ticket: None, looked: Vec::new() }
+        Self { request, queue_ticket: None, looked: Vec::new(), cpu_slots: CpuSlots::default() }
     }
 }
 

@@ -14,6 +14,7 @@ use super::error::Error;
 use super::format::CHUNK_SPAN_US;
 use super::keeper::Keeper;
 use super::queue::{Queue, Taken};
+use super::reader;
 use super::segments::{self, Lock};
 use super::writer::{Totals, Writer};
 use crate::clock;
@@ -26,6 +27,8 @@ use crate::domain::time::HostTime;
 pub const IDLE: Duration = Duration::from_millis(250);
 /// Between two looks whether what was sent is on disk.
 const LOOK: Duration = Duration::from_millis(5);
+/// The most bytes of a file of which no chunk came to the disk.
+const MOST_EMPTY: u64 = 1 << 20;
 /// Memory that may wait for the disk, bytes.
 const QUEUE_LIMIT: usize = 16 << 20;
 
@@ -323,7 +326,9 @@ impl Shared {
             progress.cpu_us = clock::thread_us();
             if let Err(error) = result {
                 progress.error = Some(error.to_string());
+                drop(progress);
                 writer = None;
+                remove_if_empty(&first);
             }
         }
         let Some(writer) = writer else { return };
@@ -333,6 +338,7 @@ impl Shared {
         });
         if let Err(error) = closed {
             self.progress().error = Some(error.to_string());
+            remove_if_empty(&first);
         }
         if let Some(keeper) = keeper {
             keeper.close();
@@ -402,7 +408,13 @@ impl Opened<BufWriter<File>, Lock> {
         let before = segments::of(lock.first()).iter().map(size).sum();
         let (path, file) = lock.next()?;
         let first = lock.first().to_owned();
-        Ok(Self { first, ..Self::new(path, BufWriter::new(file), before, lock)? })
+        match Self::new(path, BufWriter::new(file), before, lock) {
+            Ok(opened) => Ok(Self { first, ..opened }),
+            Err(error) => {
+                remove_if_empty(&first);
+                Err(error)
+            }
+        }
     }
 }
 
@@ -429,6 +441,21 @@ impl<W: Write> Write for Counted<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
+    }
+}
+
+/// Removes what a full disk has left of a recording in which there is nothing: it would be taken for the newest one.
+fn remove_if_empty(first: &Path) {
+    // one that is larger holds something
+    let is_small = std::fs::metadata(first).is_ok_and(|about| about.len() <= MOST_EMPTY);
+    let is_empty = || match reader::summarize(first) {
+        Err(Error::NotARecording(_)) => true,
+        Err(Error::Chunk { reason, .. }) => reason == reader::NO_CHUNK,
+        _ => false,
+    };
+    if is_small && is_empty() {
+        // what can't be removed is left out by who looks for a run
+        let _ = std::fs::remove_file(first);
     }
 }
 
@@ -501,6 +528,27 @@ mod tests {
         assert!(lines < 200, "{lines}");
         assert_eq!(lines as u64 + gaps.sum::<u64>(), 400, "each is there or counted");
         assert!(matches!(events.last(), Some(Event::RankExited { .. })));
+    }
+
+    #[test]
+    fn what_a_full_disk_leaves_without_an_event_is_removed_and_a_recording_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        for left in [&b""[..], mcap::MAGIC, &mcap::MAGIC[..3]] {
+            std::fs::write(&path, left).unwrap();
+            remove_if_empty(&path);
+            assert!(!path.exists(), "{left:?}");
+        }
+        let recorder = Recorder::start(path.clone(), || ()).unwrap();
+        recorder.send(Envelope {
+            seq: 0,
+            at: Stamp(0),
+            origin: Origin::Host(HostId::from("a")),
+            event: Event::Gap { what: "log".into(), dropped: 1 },
+        });
+        recorder.finish().unwrap();
+        remove_if_empty(&path);
+        assert!(path.exists());
     }
 
     #[test]

@@ -206,20 +206,32 @@ impl Store {
             .sum()
     }
 
+    /// Whether a recording has nothing in it and no client writes it.
+    fn is_left_empty(&self, run: &RunId) -> bool {
+        let path = self.path_of(run);
+        reader::summarize(&path)
+            .is_err_and(|error| self.unreadable(run.clone(), path, &error).empty.is_some())
+    }
+
     /// The recording that `text` means: a run's id or part of it ([`RunId::matches`]), its name where
-    /// only one run has it, the path of a file, or the newest one for `last` and for nothing.
+    /// only one run has it, the path of a file or of a folder that holds one, or the newest one with something in it for `last` and
+    /// for nothing.
     pub fn find(&self, text: &str) -> Result<PathBuf, Error> {
         let mut ids = self.ids()?;
         ids.retain(|run| self.path_of(run).exists());
         if text.is_empty() || text == "last" {
-            let newest = ids.first().ok_or_else(|| Error::NoRuns(self.runs.clone()))?;
+            let newest = ids.iter().find(|run| !self.is_left_empty(run));
+            let newest = newest.ok_or_else(|| Error::NoRuns(self.runs.clone()))?;
             return Ok(self.path_of(newest));
         }
         let path = Path::new(text);
         // runs are called after their scripts, which may lie in the current folder
         let may_be_name = !text.contains('/') && !is_of_data(path);
-        if path.is_file() && !(may_be_name && self.list()?.runs.iter().any(|run| run.spec.name == text)) {
-            return Ok(path.to_owned());
+        let inside = path.join(FILE);
+        let is_id = may_be_name && ids.iter().any(|run| run.matches(text));
+        let file = if !is_id && path.is_dir() { inside.as_path() } else { path };
+        if file.is_file() && !(may_be_name && self.list()?.runs.iter().any(|run| run.spec.name == text)) {
+            return Ok(file.to_owned());
         }
         if path.exists() && !path.is_dir() && !path.is_file() {
             // a pipe, a device: it can't be read from its end

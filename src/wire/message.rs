@@ -248,6 +248,9 @@ pub struct Follow {
     /// run count for more than every line of a flood.
     #[serde(default)]
     pub hurry: bool,
+    /// With `hurry`: for how many seconds the client reads at most once the ranks have ended; a minute when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_s: Option<u64>,
     /// The attempt that the client has started, where it may start further ones: then it goes on where the last one
     /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -285,6 +288,9 @@ pub struct Stop {
     /// Its owner does not want the run any more: no later attempt of it starts here.
     #[serde(default)]
     pub whole: bool,
+    /// Nothing takes what the ranks print: once they have ended, all but the end of it is passed over, with a gap in its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unread: bool,
 }
 
 /// Which runs to tell.

@@ -85,6 +85,7 @@ pub(crate) fn agent_ingress(data: &[u8]) -> usize {
         once: false,
         last: None,
         hurry: false,
+        patience_s: None,
         attempt: None,
         stop: None,
         samples_us: None,

@@ -187,6 +187,7 @@ impl Bed {
             last: None,
             once: false,
             hurry: false,
+            patience_s: None,
             attempt: None,
             stop: None,
             samples_us: None,
@@ -201,6 +202,7 @@ impl Bed {
             now,
             attempt: None,
             whole: false,
+            unread: false,
         })
     }
 
@@ -440,7 +442,8 @@ async fn a_run_that_is_not_wanted_any_more_starts_no_rank() {
     client.send(&ToAgent::Prepare(Box::new(bed.spec(&["exec sleep 600"], 1000)))).await;
     assert!(matches!(client.next().await, FromAgent::Prepared(_)));
     let (run, host) = (bed.run.clone(), bed.host.clone());
-    owner.send(&ToAgent::Stop(Stop { run, host, now: false, attempt: None, whole: true })).await;
+    let stop = Stop { run, host, now: false, attempt: None, whole: true, unread: false };
+    owner.send(&ToAgent::Stop(stop)).await;
     assert!(bed.refusal(&mut owner).await.1.contains("was never started"));
     for message in [bed.commit(), ToAgent::Prepare(Box::new(bed.spec(&["exec sleep 600"], 1000)))] {
         client.send(&message).await;
@@ -693,6 +696,7 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         last: Some(1000),
         once: false,
         hurry: false,
+        patience_s: None,
         attempt: None,
         stop: None,
         samples_us: None,
@@ -748,6 +752,7 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
             from: Vec::new(),
             last: None,
             hurry: true,
+            patience_s: None,
             once: false,
             attempt: None,
             stop: None,

@@ -202,6 +202,28 @@ fn after_a_signal_nothing_is_read_that_nobody_takes() {
     until("its recorded end", || person.recorded()["outcome"]["end"] == "stopped");
 }
 
+#[test]
+fn a_flood_whose_reader_has_gone_ends_soon_with_a_recorded_end() {
+    for ranks in ["1", "2"] {
+        let person = Person::new();
+        let command = person.hvtui(&["run", "-np", ranks, "--", "sh", "-c", "echo $$ > printer; exec yes"]);
+        let mut blocked = Blocked::start(command, Stream::Out).fill();
+        let printer = person.printer();
+        // the only reader is dropped
+        blocked.unread = std::io::pipe().unwrap().0;
+        let (code, said) = blocked.end("a run without a reader");
+        assert_eq!(code, Some(141), "{said}");
+        assert!(!alive(printer), "its rank");
+        let why = "nothing reads standard output any more: stopping the run; this command exits with 141";
+        assert!(said.contains(why) && said.contains(": stopped"), "{said}");
+        until("its recorded end", || person.recorded()["outcome"]["end"] == "stopped");
+        let logs = person.run(&["logs", "last"]);
+        let text =
+            String::from_utf8_lossy(&logs.stdout).into_owned() + &String::from_utf8_lossy(&logs.stderr);
+        assert!(text.lines().any(|line| line.contains("not read")), "what is missing is told");
+    }
+}
+
 /// One rank prints without end; the other fails as soon as there is a file `fail`.
 const ONE_FAILS: &str = "if [ \"$HVTUI_RANK\" = 1 ]; then while [ ! -e fail ]; do sleep 0.05; done; exit 3; fi; \
                          echo $$ > printer; i=0; while :; do i=$((i+1)); echo $i; done";

@@ -11,9 +11,10 @@ use tempfile::TempDir;
 
 use hvtui::clock::now;
 use hvtui::domain::event::Event;
+use hvtui::domain::ids::RunId;
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{RunState, World};
-use hvtui::record::{Player, Reader};
+use hvtui::record::{Player, Reader, Store};
 
 use super::common::built;
 use super::common::processes::{end_of, until, until_says};
@@ -103,6 +104,47 @@ fn a_module_that_is_missing_on_this_machine_names_the_python_that_lacks_it() {
     // of another search path nothing is known here
     let err = said(&["--env", "PATH=/bin:/usr/bin"]);
     assert!(err.contains(hint) && !err.contains("python3 is"), "{err}");
+}
+
+#[test]
+fn last_is_the_newest_run_in_which_there_is_something() {
+    let person = Person::new(1);
+    assert!(person.run(&["run", "-np", "1", "--name", "good", "--", "echo", "said"]).status.success());
+    // what a full disk has left of a later one
+    let store = Store::new(&person.home().join(".local/state/hvtui"));
+    let left = store.path_of(&RunId::new(4_000_000_000_000, 1));
+    std::fs::create_dir_all(left.parent().unwrap()).unwrap();
+    File::create(&left).unwrap();
+    for args in [&["report", "last"][..], &["logs", "last"], &["export", "last", "--to", "jsonl"]] {
+        let out = person.run(args);
+        assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
+    }
+    assert!(text(&person.run(&["report", "last"]).stdout).contains("good"));
+    // where there is no other there is none
+    let newest = store.list().unwrap().runs.remove(0).spec.id;
+    store.delete(&newest).unwrap();
+    assert!(store.find("last").unwrap_err().to_string().starts_with("no run is recorded in "));
+}
+
+#[test]
+fn a_folder_that_holds_a_recording_is_that_recording() {
+    let person = Person::new(1);
+    assert!(person.run(&["run", "-np", "1", "--name", "good", "--", "echo", "said"]).status.success());
+    let store = Store::new(&person.home().join(".local/state/hvtui"));
+    let folder = person.home().join("rf");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(store.find("last").unwrap(), folder.join("run.mcap")).unwrap();
+    for folder in ["rf", "./rf", "rf/"] {
+        for args in [&["report", folder][..], &["logs", folder], &["runs", "check", folder]] {
+            let out = person.run(args);
+            assert!(out.status.success(), "{args:?}: {}{}", text(&out.stdout), text(&out.stderr));
+        }
+    }
+    assert!(text(&person.run(&["logs", "rf"]).stdout).contains("said"));
+    // a run that is called so is meant first
+    assert!(person.run(&["run", "-np", "1", "--name", "rf", "--", "echo", "other"]).status.success());
+    assert!(text(&person.run(&["logs", "rf"]).stdout).contains("other"));
+    assert!(text(&person.run(&["logs", "./rf"]).stdout).contains("said"));
 }
 
 #[test]
@@ -755,6 +797,20 @@ fn a_run_on_cpu_slots_that_another_one_has_says_so() {
     assert!(second.status.success() && stopped.status.success(), "{err}");
     assert!(err.contains("hvtui: here: CPU slots 0-1 are in use by run "), "{err}");
     assert!(err.contains(" (first), too"), "{err}");
+}
+
+#[test]
+fn a_run_takes_first_the_cpu_slots_that_no_other_one_has() {
+    let person = Person::new(2);
+    let first = person.run(&["run", "-np", "1", "--detach", "--name", "first", "--", "sleep", "600"]);
+    let run = text(&first.stdout).trim().to_owned();
+    for place in [&["-np", "1"], &["-H", "here:1"]] {
+        let second =
+            person.run(&[&["run"], &place[..], &["--", "sh", "-c", "echo on $HVTUI_PLACE"]].concat());
+        let (out, err) = (text(&second.stdout), text(&second.stderr));
+        assert!(out.contains("on here:1") && !err.contains("in use by"), "{out}{err}");
+    }
+    assert!(person.run(&["stop", &run]).status.success());
 }
 
 #[test]

@@ -17,7 +17,7 @@ HVTUI_LOG=debug writes hvtui.log into the state folder.";
 pub(super) const WATCH: &str = "\
 Examples:
   hvtui watch --once
-  hvtui watch --json --interval 5 | jq '.hosts[].name'
+  hvtui watch --json --interval 5 | jq '.hosts[]?.name'
   hvtui watch --filter 'user==li | !ok'
   hvtui watch --csv -n 10 > gpus.csv
   hvtui watch --prometheus /var/lib/node_exporter/hvtui.prom -n 15

@@ -64,7 +64,7 @@ fn a_negative_number_is_a_value_that_is_not_taken() {
 fn a_start_timeout_is_seconds_or_a_time() {
     let told = |text: &str| run(&format!("hvtui run --start-timeout {text} -- x")).start_timeout;
     assert_eq!(["3", "3s", "2m", "1h"].map(told), [3, 3, 120, 3600].map(Some));
-    for bad in ["1.5", "20ms", "soon", "s", "200y"] {
+    for bad in ["0", "0s", "1.5", "20ms", "soon", "s", "200y"] {
         let error = parse(&format!("hvtui run --start-timeout {bad} -- x")).unwrap_err().to_string();
         assert!(error.contains(&format!("'{bad}'")) && error.contains("90s or 5m"), "{error}");
     }

@@ -7,11 +7,11 @@ pub(super) fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "write a whole number, such as 2".to_owned())
 }
 
-/// Whole seconds: a number alone, or a length of time with its unit.
+/// Whole seconds from 1 on: a number alone, or a length of time with its unit.
 pub(super) fn whole_seconds(text: &str) -> Result<u32, String> {
     let time = parse_duration(text).filter(|time| time.subsec_nanos() == 0);
-    let seconds = time.and_then(|time| u32::try_from(time.as_secs()).ok());
-    seconds.ok_or_else(|| "write whole seconds, such as 30, or a time such as 90s or 5m".to_owned())
+    let seconds = time.and_then(|time| u32::try_from(time.as_secs()).ok()).filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "write whole seconds from 1 on, such as 30, or a time such as 90s or 5m".to_owned())
 }
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {

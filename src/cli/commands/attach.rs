@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::cli::args::AttachArgs;
 use crate::cli::errors::{Failure, note, outcome_code};
-use crate::cli::find::{Found, find, going_on};
+use crate::cli::find::{Found, find, living};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let prompter = ask::person();
-        let run = going_on(args.run.as_deref(), paths)?;
+        let run = living(args.run.as_deref(), file, paths, &prompter).await?;
         let mut found = find(&run, file, paths, Some(INTERVAL), &prompter).await?;
         let mut told = false;
         // its hosts have nothing yet that could be followed

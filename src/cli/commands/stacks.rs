@@ -11,7 +11,7 @@ use crate::cli::args::StacksArgs;
 use crate::cli::ask;
 use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
-use crate::cli::find::{find, going_on};
+use crate::cli::find::{find, living};
 use crate::cli::hint::hint_of_hang;
 use crate::cli::json::VERSION;
 use crate::cli::paths::Paths;
@@ -55,7 +55,7 @@ struct Told {
 pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let prompter = ask::person();
-        let run = going_on(args.run.as_deref(), paths)?;
+        let run = living(args.run.as_deref(), file, paths, &prompter).await?;
         let mut found = find(&run, file, paths, None, &prompter).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
@@ -87,7 +87,8 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
             let words = text(&groups, args.threads);
             // of a host that did not answer nothing is known
             if words.is_empty() && told.silent.is_empty() {
-                to_person("no rank of it lives any more\n")?;
+                let (run, name) = (spec.id.short(), sanitize(&spec.name));
+                to_person(&format!("no rank of run {run} ({name}) lives any more\n"))?;
             }
             to_person(&words)?;
             if let Some(hint) = hint_of_hang(&groups, &spec) {

@@ -149,6 +149,14 @@ fn without(name: &str, own: &Told, all: &All<'_>) -> Verdict {
     let at = &own.executable;
     let cause = "what imports it ends there with ModuleNotFoundError";
     let elsewhere = own.elsewhere.get(name).map(Vec::as_slice).unwrap_or_default();
+    let other = own.others.get(name).and_then(|others| others.first());
+    if let (None, Some(python)) = (elsewhere.first(), other) {
+        let others = if there.is_empty() { String::new() } else { format!(" ({others})") };
+        let seen = format!("{at} finds no module {name}, {python} has it{others}");
+        let remedy =
+            format!("start the script with {}, or with its folder first on PATH", shell_word(python));
+        return Verdict::bad(seen, cause, remedy).may_run();
+    }
     let Some(environment) = elsewhere.first() else {
         let remedy = "install there what brings it, with that Python's pip; your own code comes with hvtui run --sync FOLDER";
         return Verdict::bad(format!("{at} finds no module {name} ({others})"), cause, remedy).may_run();
@@ -246,6 +254,14 @@ mod tests {
         let remedy = "run in that environment: hvtui run --conda /opt/conda/envs/train …";
         assert_eq!((verdicts[1].mark, verdicts[1].remedy.as_deref()), (Mark::Bad, Some(remedy)));
         assert!(verdicts[2].remedy.as_ref().unwrap().contains("--sync FOLDER"), "{verdicts:?}");
+        let mut other = with(None, &[]).unwrap().unwrap();
+        other.others.insert("apex".to_owned(), vec!["/usr/bin/python3".to_owned()]);
+        let verdicts = Python::judge(&seen([Some(Ok(other.clone())), here()]));
+        let words = "/opt/conda/bin/python3 finds no module apex, /usr/bin/python3 has it (host-1 has it)";
+        assert_eq!(verdicts[0].evidence, words);
+        let verdicts = Python::judge(&seen([Some(Ok(other))]));
+        assert!(verdicts[0].evidence.ends_with("module apex, /usr/bin/python3 has it"), "{verdicts:?}");
+        assert!(verdicts[0].remedy.as_ref().unwrap().starts_with("start the script with /usr/bin/python3,"));
         let verdicts = Python::judge(&seen([with(None, &[])]));
         assert!(
             verdicts[0].evidence.ends_with("finds no module apex (none of the hosts that were asked has it)"),

@@ -32,8 +32,8 @@ pub struct Estimate {
     pub low: f64,
     /// The most that fits it.
     pub high: f64,
-    /// There are too few values for an interval: `low` and `high` say nothing.
-    pub few: bool,
+    /// There are too few values for an interval, and `low` and `high` say nothing: how many there are, and how many it needs.
+    pub few: Option<(u64, u64)>,
 }
 
 impl Default for Histogram {
@@ -147,6 +147,8 @@ impl Histogram {
         // how likely all values lie on one side of the true quantile
         let all_beyond = |share: f64| share.powf(count / dependence.max(1.0)) > BEYOND;
         let few = is_low_beyond && all_beyond(1.0 - share) || is_high_beyond && all_beyond(share);
+        let needed = BEYOND.ln() / share.max(1.0 - share).ln() * dependence.max(1.0);
+        let few = few.then(|| (self.count, (needed.ceil() as u64).max(self.count + 1)));
         Some(Estimate { value, low: f64::from(low).min(value), high: f64::from(high).max(value), few })
     }
 }
@@ -172,10 +174,12 @@ mod tests {
         assert_eq!((histogram.mean(), histogram.max(), histogram.count()), (Some(50.5), Some(100), 100));
         let median = histogram.estimate(0.5, 1.0).unwrap();
         // 50 ± 1.96 · 5
-        assert_eq!(median, Estimate { value: 50.0, low: 40.0, high: 61.0, few: false });
+        assert_eq!(median, Estimate { value: 50.0, low: 40.0, high: 61.0, few: None });
         let wider = histogram.estimate(0.5, 4.0).unwrap();
-        assert_eq!(wider, Estimate { value: 50.0, low: 30.0, high: 71.0, few: false });
-        let is_few = |count, share, dependence| of(1..=count).estimate(share, dependence).unwrap().few;
+        assert_eq!(wider, Estimate { value: 50.0, low: 30.0, high: 71.0, few: None });
+        let few = |count, share, dependence| of(1..=count).estimate(share, dependence).unwrap().few;
+        let is_few = |count, share, dependence| few(count, share, dependence).is_some();
+        assert_eq!(few(71, 0.95, 1.0), Some((71, 72)));
         // 0.95⁷² and 0.99³⁶⁷ are 2.5 %, and so is about half to the power of 6
         assert_eq!([71, 72].map(|count| is_few(count, 0.95, 1.0)), [true, false]);
         assert_eq!([366, 368].map(|count| is_few(count, 0.99, 1.0)), [true, false]);
@@ -203,10 +207,10 @@ mod tests {
                 let values: Vec<u32> =
                     (0..count).map(|_| (100_000.0 - 10_000.0 * (1.0 - roll()).ln()) as u32).collect();
                 let estimate = of(values).estimate(share, 1.0).unwrap();
-                told += u32::from(!estimate.few);
+                told += u32::from(estimate.few.is_none());
                 // buckets are off by 0.4 %
                 let within = estimate.low * 0.996 <= exact && exact <= estimate.high * 1.004;
-                wrong += u32::from(!estimate.few && !within);
+                wrong += u32::from(estimate.few.is_none() && !within);
             }
             assert!(wrong <= 60, "{count} steps, {share}: {wrong} of {told} intervals miss");
         }

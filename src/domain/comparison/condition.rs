@@ -167,8 +167,8 @@ impl Condition {
             };
             return Verdict::Unknown(format!("{text}: {missing}"));
         };
-        if compared.too_few_steps {
-            return Verdict::Unknown(format!("{text}: too few steps"));
+        if let Some(few) = &compared.few {
+            return Verdict::Unknown(format!("{text}: too few steps: {few}"));
         }
         let (Limit::Share(limit) | Limit::Absolute(limit)) = self.limit;
         let beyond = if self.more { change > limit } else { change < limit };

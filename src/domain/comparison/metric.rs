@@ -63,7 +63,7 @@ pub struct Metric {
 
 /// A number without an interval.
 fn plain(value: f64) -> Option<Estimate> {
-    value.is_finite().then_some(Estimate { value, low: value, high: value, few: false })
+    value.is_finite().then_some(Estimate { value, low: value, high: value, few: None })
 }
 
 fn phase(run: &RunAnalysis, phase: Phase) -> Option<Estimate> {

@@ -7,6 +7,7 @@ mod metric;
 
 use serde::Serialize;
 
+use crate::domain::analysis::histogram::Estimate;
 use crate::domain::analysis::{Fact, RunAnalysis, Window};
 use crate::domain::units::counted;
 
@@ -55,6 +56,9 @@ pub struct Compared {
     pub unsure: bool,
     /// One of the runs has too few steps for an interval of this metric.
     pub too_few_steps: bool,
+    /// Which, and how many it needs.
+    #[serde(skip)]
+    few: Option<String>,
 }
 
 /// A fact that is not the same in both runs.
@@ -109,17 +113,11 @@ pub(crate) fn compared(metric: &Metric, a: &Side, b: &Side) -> Compared {
     let change = both.map(|(a, b)| b.value - a.value);
     // a run beside itself: nothing is estimated
     let is_itself = change == Some(0.0) && a.whole.run == b.whole.run;
-    // a difference of two estimates: Zou and Donner, Statistics in Medicine 27 (2008), MOVER
-    let too_few_steps = !is_itself && both.is_some_and(|(a, b)| a.few || b.few);
+    let few = both.filter(|_| !is_itself).and_then(|(a, b)| few_words(a, b));
+    let too_few_steps = few.is_some();
     let interval = both
         .filter(|(a, b)| !is_itself && !too_few_steps && (a.low < a.high || b.low < b.high))
-        .map(|(a, b)| {
-            let change = b.value - a.value;
-            let below = (b.value - b.low).hypot(a.high - a.value);
-            let above = (b.high - b.value).hypot(a.value - a.low);
-            // what has an interval is a length of time: it can't shrink by more than all of it
-            ((change - below).max(-a.value), change + above)
-        });
+        .map(|(a, b)| interval_of(a, b));
     let same = match interval {
         Some((low, high)) => low <= 0.0 && 0.0 <= high,
         None => change == Some(0.0),
@@ -137,7 +135,40 @@ pub(crate) fn compared(metric: &Metric, a: &Side, b: &Side) -> Compared {
         same,
         unsure: same && reach > limit,
         too_few_steps,
+        few,
     }
+}
+
+/// In which the true change of a length of time lies, in its unit: that of the ratio of both values, by which the first one is
+/// multiplied. Percentiles and their intervals by order statistics stay what they are in logarithms, where the ratio is a difference of
+/// two estimates: Zou and Donner, Statistics in Medicine 27 (2008), MOVER. So a change to less than nothing, or to nothing, is in no
+/// interval. Where one of the values may be 0 there is no ratio, and the interval is that of the difference.
+fn interval_of(a: Estimate, b: Estimate) -> (f64, f64) {
+    let spans = |a: Estimate, b: Estimate| {
+        let change = b.value - a.value;
+        let below = (b.value - b.low).hypot(a.high - a.value);
+        let above = (b.high - b.value).hypot(a.value - a.low);
+        (change - below, change + above)
+    };
+    if a.low > 0.0 && b.low > 0.0 {
+        let ln = |of: Estimate| Estimate { value: of.value.ln(), low: of.low.ln(), high: of.high.ln(), ..of };
+        let (low, high) = spans(ln(a), ln(b));
+        (a.value * low.exp_m1(), a.value * high.exp_m1())
+    } else {
+        let (low, high) = spans(a, b);
+        (low.max(-a.value), high)
+    }
+}
+
+/// `run A has 12 and needs 72, run B has 40 and needs 72`: of which run there are too few steps for an interval.
+fn few_words(a: Estimate, b: Estimate) -> Option<String> {
+    let sides = [("A", a), ("B", b)].into_iter();
+    let few = sides.filter_map(|(name, of)| {
+        let (count, needed) = of.few?;
+        Some(format!("run {name} has {count} and needs {needed}"))
+    });
+    let words: Vec<String> = few.collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 fn differences(a: &[Fact], b: &[Fact]) -> Vec<Difference> {

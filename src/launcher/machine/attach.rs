@@ -80,9 +80,15 @@ impl RunMachine {
         for host in machine.spec.hosts() {
             let from = resume_point.wanted(&machine.spec, &host);
             let steps_by = resume_point.steps_by(&machine.spec, &host);
-            let (last, hurry) = (backfill.last(), backfill.may_hurry());
-            let follow =
-                Follow { from, last, hurry, samples_us, steps_by, ..plan::follow(&machine.spec, &host) };
+            let follow = Follow {
+                from,
+                last: backfill.last(),
+                hurry: backfill.may_hurry(),
+                patience_s: backfill.patience_s(),
+                samples_us,
+                steps_by,
+                ..plan::follow(&machine.spec, &host)
+            };
             actions.push(Action::Send(host, ToAgent::Follow(follow)));
         }
         machine.know_exits(resume_point, at, &mut actions);

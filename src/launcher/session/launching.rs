@@ -4,6 +4,7 @@ use super::{Output, Session};
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::pick::Choice;
+use crate::domain::run_status::HostRunStatus;
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
@@ -108,12 +109,15 @@ impl Session {
         }
     }
 
-    pub(super) fn try_launch(&mut self, pending: PendingLaunch, at: Stamp) {
+    pub(super) fn try_launch(&mut self, mut pending: PendingLaunch, at: Stamp) {
+        if pending.cpu_slots.waits(at) {
+            return self.pending.push(pending);
+        }
         let PendingLaunch { request, queue_ticket, .. } = &pending;
         let patience = request.on_busy.wait;
         // a text with ages would be another one each second
         let view = ClusterView { ages: patience.is_none(), ..self.cluster_view() };
-        let facts = match gather(request, &view) {
+        let mut facts = match gather(request, &view) {
             Gathered::Wait(_) => return self.pending.push(pending),
             // who has begun to wait waits for a host that is away for a moment, too
             Gathered::Unsatisfiable(error)
@@ -124,7 +128,16 @@ impl Session {
             Gathered::Unsatisfiable(error) => return self.launch_failed(pending, error),
             Gathered::Ready(facts) => facts,
         };
+        pending.cpu_slots.note(&mut facts);
         let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
+        if let Ok(planned) = &planned {
+            let hosts = pending.cpu_slots.ask(&pending.request, planned, &facts, at);
+            if !hosts.is_empty() {
+                self.list_live_runs(&hosts);
+                return self.pending.push(pending);
+            }
+        }
+        let PendingLaunch { request, queue_ticket, .. } = &pending;
         let why = match (&planned, patience) {
             (Ok(planned), Some(_)) => {
                 ahead(&planned.hosts, queue_ticket.as_ref().map(|queue_ticket| &queue_ticket.id), &self.world)
@@ -135,7 +148,6 @@ impl Session {
         };
         if let Some(why) = why {
             let wanted = place::wanted(request, &facts);
-            let mut pending = pending;
             return match self.queue(&mut pending, &facts, wanted, at) {
                 Ok(()) => self.wait(pending, why, at),
                 Err(error) => self.launch_failed(pending, error),
@@ -144,6 +156,14 @@ impl Session {
         match planned {
             Ok(planned) => self.look_and_start(pending, planned, at),
             Err(error) => self.launch_failed(pending, error),
+        }
+    }
+
+    /// A host has told of its runs: a launch that waits for that goes on.
+    pub(super) fn hear_of_cpu_slots(&mut self, host: &HostId, shares: &[HostRunStatus], last: bool) {
+        self.pending.iter_mut().for_each(|pending| pending.cpu_slots.hear(host, shares, last));
+        if last {
+            self.try_launches();
         }
     }
 

@@ -11,6 +11,8 @@ use super::{Judged, Kind, judge, readable};
 
 /// Files that are named where some are left out.
 const MOST_NAMED: usize = 8;
+/// What is said of a trace in a folder that is not taken with the others.
+const BY_ITSELF: &str = "trace: import it by itself";
 /// Which of the traces in a folder are taken, where there are several kinds.
 const PREFERRED: [Kind; 2] = [Kind::Kineto, Kind::NcclInspector];
 
@@ -100,7 +102,7 @@ impl Chosen {
             traces.retain(|trace| {
                 let is_taken = are_slices(trace) == takes_slices;
                 if !is_taken {
-                    let words = format!("a {} trace: import it by itself", trace.1.name());
+                    let words = format!("a {} {BY_ITSELF}", trace.1.name());
                     others.push((trace.0.clone(), words));
                 }
                 is_taken
@@ -114,7 +116,7 @@ impl Chosen {
             traces.retain(|(path, kind)| {
                 let is_taken = Some(*kind) == preferred;
                 if !is_taken {
-                    others.push((path.clone(), format!("a {} trace: import it by itself", kind.name())));
+                    others.push((path.clone(), format!("a {} {BY_ITSELF}", kind.name())));
                 }
                 is_taken
             });
@@ -131,9 +133,13 @@ impl Chosen {
                 }
             });
         }
-        let others: Vec<String> =
-            others.iter().map(|(path, what)| format!("{} ({what})", within(root, path))).collect();
-        self.leave_out("files that are no traces of the run", &others, "");
+        let (apart, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|(_, what)| what.ends_with(BY_ITSELF));
+        let told = |others: &[(PathBuf, String)]| -> Vec<String> {
+            others.iter().map(|(path, what)| format!("{} ({what})", within(root, path))).collect()
+        };
+        self.leave_out("traces that can't be taken together", &told(&apart), "");
+        self.leave_out("files that are no traces of the run", &told(&others), "");
         let names = |paths: &[PathBuf]| paths.iter().map(|path| within(root, path)).collect::<Vec<_>>();
         self.leave_out("files in folders below", &names(&not_looked_at), ": import their folder by itself");
         if traces.is_empty() {

@@ -112,7 +112,9 @@ fn traces_that_cant_stand_for_the_event_files_leave_them() {
     put(person.home(), "log/timelines/config.json", r#"{"schemaVersion": 2, "layers": []}"#);
     let told = imported(&person, &["log", "-o", "log.mcap"]);
     assert_eq!(told["format"], "tensorboard", "{told:#}");
-    let words = why(&told, "files that are no traces of the run");
+    assert_eq!(left_out(&told, "traces that can't be taken together"), Some(2));
+    assert_eq!(left_out(&told, "files that are no traces of the run"), Some(1));
+    let words = why(&told, "traces that can't be taken together");
     assert!(words.contains("timelines/1.json (a horovod trace: import it by itself)"), "{words}");
     // a version of some schema makes no trace
     let words = refused(&person, &["log/timelines/config.json"]);

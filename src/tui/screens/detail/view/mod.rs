@@ -228,7 +228,8 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
     lines.extend(state.leases.as_ref().and_then(|leases| queue_words(leases, &info.gpus)));
     if let Some((at, sample)) = state.latest() {
         let slots = model.cpu_slots(row.host());
-        let slots = if slots > 0 { format!(" · {slots} CPU slots") } else { String::new() };
+        let slots =
+            if slots > 0 { format!(" · {}", units::counted(slots, "CPU slot")) } else { String::new() };
         lines.push(format!("{}{slots} · sampled {} ago", live_words(sample), age(model.moment(), at)));
     }
     if let Some(login) = &info.login {

@@ -199,7 +199,8 @@ fn completion_words(canvas: &mut Canvas<'_>, (x, y): (u16, u16), rest: &str) -> 
     let key = format!("[{}]", canvas.theme.right());
     let room = canvas.width().saturating_sub(x + 1);
     // in a terminal without colours it must not look typed
-    let end = canvas.text(x, y, room.saturating_sub(2 + width(&key)), rest, dim.add_modifier(Modifier::ITALIC));
+    let end =
+        canvas.text(x, y, room.saturating_sub(2 + width(&key)), rest, dim.add_modifier(Modifier::ITALIC));
     canvas.text(end + 2, y, canvas.width().saturating_sub(end + 3), &key, dim)
 }
 
