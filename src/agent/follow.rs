@@ -15,7 +15,8 @@ use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::pages::Pages;
 use super::past_samples;
-use super::redact::{Readiness, Redactor, Rest, Telling};
+use super::read_out::{self, ReadOut};
+use super::redact::{Readiness, Redactor, Rest, Telling, withheld};
 use super::sync;
 use super::tail::{Piece, Tail, Watcher};
 use crate::clock;
@@ -24,6 +25,7 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, REBOOTED, RankExit, RankSpec, RefusalClass};
+use crate::domain::standstill::StalledPhase;
 use crate::domain::time::HostTime;
 use crate::procs::identity::{Identity, boot_id};
 use crate::supervise::SuperviseError;
@@ -111,6 +113,7 @@ struct SupervisedRun {
     adopt_in: u32,
     /// Only what is there now is wanted.
     once: bool,
+    read_out: ReadOut,
     /// What is still to be told of the samples that the host has noted.
     past_samples: past_samples::Queue,
     /// What was told of the pages of its ranks.
@@ -127,6 +130,8 @@ struct RankView {
     started: Option<Started>,
     announced: bool,
     exit: Option<RankExit>,
+    /// Where its processes stood before a stop, told before its end.
+    stood: Vec<(Option<u32>, StalledPhase)>,
     /// Bytes of each file that must go before the exit does.
     owed: [u64; 3],
     told: bool,
@@ -169,6 +174,7 @@ fn open(config: &AgentConfig, follow: &Follow, unread: Arc<AtomicBool>) -> Resul
                 lag,
                 adopt_in: 0,
                 once,
+                read_out: ReadOut::default(),
                 past_samples: past_samples::Queue::new(follow.samples_us),
                 pages: Pages::default(),
                 collecting: Collecting::default(),
@@ -192,10 +198,9 @@ impl SupervisedRun {
                 return;
             };
             if waited >= UNREADABLE {
-                let RunRef { run, host } = about.clone();
                 let text = format!("the run's files can't be read any more: {error}");
                 let note = Note::new(what::UNREADABLE, text, clock::host_now());
-                out.data_blocking(FromAgent::Noted(Noted { run, host, number: Noted::UNNUMBERED, note }));
+                out.data_blocking(FromAgent::Noted(Noted::of(about, Noted::UNNUMBERED, note)));
                 return;
             }
             std::thread::sleep(LOOK);
@@ -226,8 +231,7 @@ impl SupervisedRun {
             let mut moved = false;
             for (number, note) in self.notes.news(&self.dir)? {
                 moved = true;
-                let RunRef { run, host } = about.clone();
-                if !out.data_blocking(FromAgent::Noted(Noted { run, host, number, note })) {
+                if !out.data_blocking(FromAgent::Noted(Noted::of(about, number, note))) {
                     return Ok(());
                 }
             }
@@ -238,10 +242,7 @@ impl SupervisedRun {
                     // Its rank-wrap will be known in a moment, or have written down how it ended.
                     Readiness::Waiting => continue,
                     Readiness::JustLost => {
-                        let RunRef { run, host } = about.clone();
-                        let note = withheld(rank.rank);
-                        let noted = Noted { run, host, number: Noted::UNNUMBERED, note };
-                        if !out.data_blocking(FromAgent::Noted(noted)) {
+                        if !out.data_blocking(FromAgent::Noted(withheld(about, rank.rank))) {
                             return Ok(());
                         }
                     }
@@ -257,6 +258,12 @@ impl SupervisedRun {
                     }
                     self.lag.sent(bytes, clock::host_now());
                 }
+            }
+            let ended = self.ranks.iter().filter(|rank| rank.exit.is_some() && !rank.told);
+            let unread = ended.map(|rank| read_out::unread(rank.rank, &rank.files, &self.dir));
+            let note = self.read_out.look(about, unread, clock::host_now()).filter(|_| !self.once);
+            if note.is_some_and(|note| !out.data_blocking(FromAgent::Noted(note))) {
+                return Ok(());
             }
             // behind the starts of the ranks, without which no client knows that they ran
             let Some(sampled) = self.tell_samples(out, &about.run) else { return Ok(()) };
@@ -409,6 +416,7 @@ impl SupervisedRun {
             };
             if let Some(exit) = exit.or_else(|| lost.then(|| unknown_exit(&self.state))) {
                 rank.see_end(&self.dir, exit.t);
+                rank.stood = self.pages.last(dir, rank.rank, &exit);
                 rank.exit = Some(exit);
                 rank.owed = rank.behind(&self.dir);
                 if rank.started.is_none() {
@@ -418,15 +426,6 @@ impl SupervisedRun {
         }
         Ok(())
     }
-}
-
-/// What is said of a rank whose secret values are not known any more.
-fn withheld(rank: Rank) -> Note {
-    let text = format!(
-        "the values of secret variables of rank {rank} are not known any more: what it printed is not shown, its files on \
-         the host have it"
-    );
-    Note { rank: Some(rank), ..Note::new(what::WITHHELD, text, clock::host_now()) }
 }
 
 /// The end of a rank of which nothing was written down: a reboot, or all was killed at once.
@@ -452,6 +451,7 @@ impl RankView {
             started: None,
             announced: false,
             exit: None,
+            stood: Vec::new(),
             owed: [0; 3],
             told: false,
             files: Stream::ALL.map(tail),
@@ -582,6 +582,9 @@ impl RankView {
             }
         }
         if let Some(exit) = self.exit.as_ref().filter(|_| !self.told && self.owed == [0; 3]) {
+            let stood = std::mem::take(&mut self.stood).into_iter();
+            let told = |(worker, standing)| FromAgent::Stands(Stands { run: run(), rank, worker, standing });
+            due.extend(stood.map(told));
             due.push(FromAgent::RankExited(RankExited { run: run(), rank, exit: exit.clone() }));
             self.told = true;
         }

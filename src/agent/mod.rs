@@ -23,6 +23,7 @@ mod past_samples;
 mod ports;
 mod preflight;
 mod prepare;
+mod read_out;
 mod redact;
 mod runs;
 mod sampling;

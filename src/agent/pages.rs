@@ -5,8 +5,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
+use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
+use crate::domain::run::RankExit;
 use crate::domain::stacks::{CodeLine, script_line, threads};
 use crate::domain::standstill::{StalledPhase, patience_us};
 use crate::domain::time::HostTime;
@@ -76,6 +78,8 @@ pub(super) struct Pages {
     /// Whether one of them has been in a phase for much longer than its steps take.
     stands: bool,
     seen: BTreeMap<Whose, Seen>,
+    /// The process and the sequence of what was told last of each page.
+    told: BTreeMap<Whose, (u32, u32)>,
 }
 
 /// What is known of one page.
@@ -194,10 +198,29 @@ impl Pages {
             standing.at = if of_this { seen.line(dir) } else { None };
             if seen.told != Some(page.sequence) || standing.at.is_some() {
                 seen.told = Some(page.sequence);
+                self.told.insert((rank, worker), (page.pid, page.sequence));
                 news.push((rank, worker, standing));
             }
         }
         news
+    }
+
+    /// Where the processes of a rank that was stopped stood before its end, by what they wrote last, unless that was told: no client
+    /// may have followed the run then.
+    pub(super) fn last(&self, dir: &RunDir, rank: Rank, exit: &RankExit) -> Vec<(Option<u32>, StalledPhase)> {
+        if !exit.stopped {
+            return Vec::new();
+        }
+        let now = clock::host_now();
+        let stood = |((_, worker), page): (Whose, Page)| {
+            let is_told = self.told.get(&(rank, worker)) == Some(&(page.pid, page.sequence));
+            let is_long = exit.t.0.saturating_sub(page.since) >= STANDS_US;
+            let for_us = now.0.saturating_sub(page.since);
+            let standing =
+                StalledPhase { phase: page.phase, step: page.step, for_us, stopped: false, at: None };
+            (is_long && !is_told).then_some((worker, standing))
+        };
+        read_all(dir, |of| of == rank).into_iter().filter_map(stood).collect()
     }
 }
 
@@ -255,6 +278,7 @@ fn read(dir: &RunDir, name: &str) -> Option<Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fixtures::rank_exit;
     use crate::domain::ids::{HostId, RunId};
 
     #[test]
@@ -308,5 +332,17 @@ mod tests {
             look(13 * second),
             [(Rank(0), None, StalledPhase { step: 58, ..standing(Phase::Other, second) })]
         );
+        // what a stopped rank wrote last is told where no look has told it
+        let last = |pages: &Pages, rank, end| {
+            let exit = RankExit { stopped: true, t: HostTime(end), ..rank_exit(143) };
+            assert_eq!(pages.last(&dir, Rank(rank), &RankExit { stopped: false, ..exit.clone() }), []);
+            let stood = pages.last(&dir, Rank(rank), &exit);
+            stood.into_iter().map(|(worker, one)| (worker, one.phase, one.step)).collect::<Vec<_>>()
+        };
+        assert_eq!(last(&pages, 2, 3 * second), [(None, Phase::Backward, 57)]);
+        assert_eq!(last(&pages, 2, second + 1), [], "it had just begun");
+        let of_first = last(&Pages::default(), 0, 14 * second);
+        assert!(of_first.contains(&(None, Phase::Other, 58)), "{of_first:?}");
+        assert!(!last(&pages, 0, 14 * second).iter().any(|(worker, ..)| worker.is_none()), "told already");
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use super::AgentConfig;
 use super::prepare::{Place, activate};
 use super::script;
+use crate::domain::engine::Engine;
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::{HostRun, RankSpec};
 use crate::program::working_directory;
@@ -67,7 +68,8 @@ fn look(config: &AgentConfig, spec: &HostRun, copied: bool, report: &Report) {
             Ok(None) => continue,
             Err(error) => Finding::new(Mark::Bad, error),
         });
-        if !copied {
+        // ranks of srun run on other machines
+        if !copied && spec.engine.as_ref().is_none_or(Engine::seats_ranks) {
             report.step(format!("the script of {program}"));
             report.found(match script::find(rank) {
                 None => continue,

@@ -14,7 +14,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
 use crate::image::engine::EngineError;
-use crate::program::{ProgramError, resolve, resolve_python_of, working_directory};
+use crate::program::{ProgramError, lacks_interpreter, resolve, resolve_python_of, working_directory};
 use crate::supervise::SuperviseError;
 use crate::supervise::container::SETUP;
 use crate::supervise::container::setup::{Setup, SetupError};
@@ -278,13 +278,17 @@ impl Place<'_> {
         let path = environment::search_path(&rank.env, self.change);
         let of = self.spec.python_of();
         let found = resolve_python_of(of, command, path.as_deref(), &cwd, &self.config.exe);
-        found.map(Some).map_err(|error| {
+        let file = found.map_err(|error| {
             let text = on(&self.spec.host, &error);
             match self.hint(command, &rank.env, &cwd) {
                 Some(hint) => format!("{text}; {hint}"),
                 None => text,
             }
-        })
+        })?;
+        match lacks_interpreter(&file, path.as_deref(), &cwd, &format!("on {}", self.spec.host)) {
+            Some(lacking) => Err(lacking),
+            None => Ok(Some(file)),
+        }
     }
 
     /// Where a login shell here finds what the ranks do not.
@@ -379,6 +383,26 @@ mod tests {
         let nowhere = reason(&["hvtui"], &[("HVTUI_BIND", "192.0.2.1")]);
         assert!(nowhere.reason.starts_with("gpu-b can't listen on 192.0.2.1: "), "{}", nowhere.reason);
         assert_eq!(nowhere.rank, None);
+        assert!(!config.state_dir.exists(), "nothing is made for a run that can't start");
+    }
+
+    #[test]
+    fn a_script_whose_interpreter_is_missing_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(&folder.path().join("state"));
+        let script = folder.path().join("sb.py");
+        std::fs::write(&script, "#!/no/such/python3.5\n").unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = script.display().to_string();
+        let refused = prepare(&config, &spec(&[&path], &[])).unwrap_err();
+        assert_eq!(
+            refused.reason,
+            format!(
+                "exec {path}: its interpreter /no/such/python3.5 is not on gpu-b: install it there, or name another one in the \
+                 first line (#!)"
+            )
+        );
+        assert_eq!((refused.rank, refused.class), (Some(Rank(4)), RefusalClass::Command));
         assert!(!config.state_dir.exists(), "nothing is made for a run that can't start");
     }
 

@@ -7,13 +7,17 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use crate::clock;
+use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
+use crate::domain::note::{Note, what};
 use crate::domain::redaction::{MASKED_BYTE, Masks, TELLING};
 use crate::domain::run::RankSpec;
 use crate::procs::identity::Identity;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::secrets::{self, Hidden};
+use crate::wire::message::{Noted, RunRef};
 
 /// What is hidden of what one rank prints.
 #[derive(Debug)]
@@ -172,6 +176,16 @@ impl Redactor {
         }
         Ok(Telling::Bytes(redacted.into()))
     }
+}
+
+/// What is said of a rank whose secret values are not known any more.
+pub(super) fn withheld(about: &RunRef, rank: Rank) -> Noted {
+    let text = format!(
+        "the values of secret variables of rank {rank} are not known any more: what it printed is not shown, its files on \
+         the host have it"
+    );
+    let note = Note { rank: Some(rank), ..Note::new(what::WITHHELD, text, clock::host_now()) };
+    Noted::of(about, Noted::UNNUMBERED, note)
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub enum Code {
     Permission,
     /// 78: a check of the hosts that the launch rests on is red.
     Unfit,
+    /// 127: a host does not have the command, or what it needs to start.
+    Command,
 }
 
 impl Code {
@@ -47,6 +49,7 @@ impl Code {
             Self::Busy => outcome::BUSY,
             Self::Permission => outcome::PERMISSION,
             Self::Unfit => 78,
+            Self::Command => outcome::COMMAND,
         }
     }
 

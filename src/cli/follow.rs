@@ -20,7 +20,7 @@ use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::outcome::STOPPED;
 use crate::domain::run::RunStage;
-use crate::domain::run_status::{HostRunStatus, hosts_of_cpu_slots, shared_cpu_slots};
+use crate::domain::run_status::{HostRunStatus, SharedSlots, hosts_of_cpu_slots, shared_cpu_slots};
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -301,6 +301,8 @@ pub(crate) struct Screen {
     told_connecting: Option<(Vec<HostId>, Stamp)>,
     /// The hosts that were asked which other runs have the CPU slots of the run; `None` where that is not told.
     asked_beside: Option<Vec<HostId>>,
+    /// What they have told, and was not said yet.
+    beside: Vec<SharedSlots>,
 }
 
 impl Screen {
@@ -321,6 +323,7 @@ impl Screen {
             told_connecting: None,
             has_bars: false,
             asked_beside: None,
+            beside: Vec::new(),
         }
     }
 
@@ -349,9 +352,26 @@ impl Screen {
         if last {
             asked.retain(|due| due != host);
         }
-        let words = self.printer.state().and_then(|run| shared_cpu_slots(&run.spec, host, shares));
-        if let Some(words) = words {
-            self.own(&words);
+        let all_told = asked.is_empty();
+        let shared = self.printer.state().and_then(|run| shared_cpu_slots(&run.spec, host, shares));
+        if let Some(shared) = shared {
+            match self.beside.iter_mut().find(|told| told.host == shared.host) {
+                Some(told) => told.add(shared),
+                None => self.beside.push(shared),
+            }
+        }
+        if all_told {
+            self.tell_beside();
+        }
+    }
+
+    /// Says which of the run's CPU slots other runs have, by the hosts that have told: together, as soon as all have or a moment
+    /// has passed.
+    fn tell_beside(&mut self) {
+        let shared = std::mem::take(&mut self.beside);
+        let lines = self.printer.state().map(|run| SharedSlots::lines(&run.spec, shared)).unwrap_or_default();
+        for words in &lines {
+            self.own(words);
         }
     }
 
@@ -468,6 +488,7 @@ impl Screen {
     /// Says now and then who is waited for: of a run that `exists` whom a stage, else which hosts, unless a person is asked.
     fn tick(&mut self, recorded: &mut Recorded, exists: bool, is_asking: bool, began: Stamp) {
         self.troubles(recorded);
+        self.tell_beside();
         self.closed();
         if exists {
             self.print(|printer| printer.tick(clock::now()));

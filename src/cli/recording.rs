@@ -40,13 +40,16 @@ impl Meant {
     }
 }
 
-/// What `text` means: a run's id or part of it, its name, `last`, a recording's file, or the file or folder of another program.
+/// What `text` means: a run's id or part of it, its name, a recording's file, the file or folder of another program, or, as `last`
+/// and nothing, the newest run that was not refused.
 ///
 /// # Errors
 /// There is none, or it can't be read.
 pub(crate) fn meant(text: &str, paths: &Paths) -> Result<Meant, Failure> {
     let given = Path::new(text);
-    match Store::new(&paths.state).find(text) {
+    let store = Store::new(&paths.state);
+    let found = if text.is_empty() || text == "last" { store.newest_begun() } else { store.find(text) };
+    match found {
         Ok(path) if path == given && is_foreign(&path) => of_another_program(given),
         Ok(path) => Ok(Meant { path, folder: None }),
         Err(Error::NoSuchRun { .. } | Error::NotARecording(_)) if given.is_dir() => of_another_program(given),

@@ -23,7 +23,7 @@ use crate::domain::standstill::Standstill;
 use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::trainer_keys::TrainerId;
-use crate::domain::units::{bytes, duration_us};
+use crate::domain::units::{bytes, duration_us, metric};
 use crate::domain::world::{HostState, RankState, RunState, World};
 
 /// A stage that lasts longer says whom it waits for.
@@ -147,13 +147,15 @@ impl RunPrinter {
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
-                let said = log_text::plain(&line.text);
                 let last = self.state().and_then(|run| run.ranks.get(rank.0 as usize)?.last_line.as_ref());
                 let look = last.map(|last| (last.level, last.style)).unwrap_or_default();
                 let painted = self.paint.line(line.stream, &line.text, look);
                 let text = format!("[{}] {painted}{}", self.rank_label(*rank), line.cut_words());
-                if line.stream == Stream::Stderr && self.is_own_word(*rank, &said) {
-                    self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
+                if line.stream == Stream::Stderr {
+                    let said = log_text::plain(&line.text);
+                    if self.is_own_word(*rank, &said) {
+                        self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
+                    }
                 }
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
             }
@@ -222,6 +224,11 @@ impl RunPrinter {
         let (Some(stage), Some(since)) = (run.stage(), self.waits_since) else {
             return Vec::new();
         };
+        // of a host that does not answer since its last word, as in the line that says so
+        let down = run.by_host.keys().filter_map(|host| self.world.hosts.get(host)?.down_since).min();
+        let since = down.map_or(since, |down| down.min(since));
+        let is_plain = stage == RunStage::Training && run.step().is_none();
+        let name = if is_plain { "running" } else { stage.name() };
         let told = self
             .told_waiting
             .is_some_and(|(told, at)| told == stage && now.micros_since(at) < 5 * PATIENCE_US);
@@ -229,10 +236,10 @@ impl RunPrinter {
             return Vec::new();
         }
         let line = if is_read_out(run) {
-            format!("{}: reading the remaining output of {}", stage.name(), run.waiting_for)
+            format!("{name}: reading the remaining output of {}", run.waiting_for)
         } else {
             let waited = duration_us(now.micros_since(since).unsigned_abs());
-            format!("{}: waiting {waited} for {}", stage.name(), run.waiting_for)
+            format!("{name}: waiting {waited} for {}", run.waiting_for)
         };
         self.told_waiting = Some((stage, now));
         vec![own(&line)]
@@ -450,8 +457,8 @@ fn loss_words(values: impl Iterator<Item = f32>) -> String {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     match count {
         0 => String::new(),
-        1 => format!("  loss {sum:.4}"),
-        count => format!("  mean loss {:.4}", sum / count as f32),
+        1 => format!("  loss {}", metric(sum.into())),
+        count => format!("  mean loss {}", metric((sum / count as f32).into())),
     }
 }
 

@@ -104,9 +104,15 @@ fn a_stage_that_lasts_says_whom_it_waits_for_and_since_when() {
     assert!(story.enter(3_600_000_000, RunStage::Training, &["b (link down: reset)"]).is_empty());
     assert!(story.tick(3_601_000_000).is_empty());
     let waits = story.tick(3_603_000_000);
-    assert_eq!(waits, ["E hvtui: training: waiting 3.0 s for b (link down: reset)"]);
+    assert_eq!(waits, ["E hvtui: running: waiting 3.0 s for b (link down: reset)"]);
     story.enter(3_604_000_000, RunStage::Training, &[]);
     assert!(story.tick(3_700_000_000).is_empty());
+    // the wait for a host counts from its last word
+    let state = LinkState::Down { reason: "reset".to_owned(), retry_at: None };
+    story.tell(3_800_000_000, Origin::Host(HostId::from("b")), Event::LinkChanged { state });
+    story.enter(3_802_000_000, RunStage::Training, &["b (link down: reset)"]);
+    let waits = story.tick(3_804_000_000);
+    assert_eq!(waits, ["E hvtui: running: waiting 4.0 s for b (link down: reset)"]);
 }
 
 #[test]
@@ -316,6 +322,7 @@ fn the_loss_of_several_ranks_is_said_to_be_their_mean() {
     assert!(both.starts_with("E hvtui: step 1  mean loss 0.5000  40 ms a step"), "{both}");
     let one = line([Some(0.25), None]);
     assert!(one.starts_with("E hvtui: step 1  loss 0.2500  40 ms a step"), "{one}");
+    assert_eq!(loss_words([1e-8, 2.98e-8].into_iter()), "  mean loss 1.99e-8", "as in a list of runs");
     let none = line([None, None]);
     assert!(none.starts_with("E hvtui: step 1  40 ms a step"), "{none}");
 }

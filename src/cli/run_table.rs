@@ -227,7 +227,7 @@ impl Means {
                 mean.rate.map_or_else(|| "–".to_owned(), rate)
             }));
         }
-        let exit = |one: &Trainer<'_>| one.rank.exit.as_ref().map(|(_, exit)| exit.describe());
+        let exit = |one: &Trainer<'_>| one.rank.exit.as_ref().map(|(_, exit)| exit.end_words());
         let end = column("END", 0, &|(_, one)| exit(one).unwrap_or_else(|| "–".to_owned()));
         columns.push(Column { is_left: true, ..end });
         let mut table = rows(columns, width.map(|width| width.saturating_sub(own_width())));

@@ -9,6 +9,7 @@ use crate::config::HostConfig;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;
 use crate::domain::run_status::RunInventory;
+use crate::domain::text::in_list;
 use crate::launcher::session::{Output, Session};
 use crate::ssh::Prompter;
 use crate::wire::message::ListRuns;
@@ -61,7 +62,7 @@ pub(crate) async fn ask_for(
                         && let Some((code, reason)) = fault(state)
                         && due.remove(host)
                     {
-                        answers.silent.push((host.clone(), code, reason));
+                        answers.silent.push((host.clone(), code, in_list(&reason).into_owned()));
                     }
                 }
                 _ => {}

@@ -15,7 +15,7 @@ use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Lease;
 use crate::domain::occupancy::Occupancy;
-use crate::domain::text::{plain, sanitize};
+use crate::domain::text::{in_list, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, bytes_of, counted, duration_us, middle_cut};
 use crate::domain::world::{HostState, World};
@@ -115,7 +115,7 @@ fn link_words(config: &HostConfig, state: Option<&HostState>, now: Stamp) -> Str
         LinkState::Up => "up, its facts have not come yet".to_owned(),
         LinkState::Limited { reason } => format!("takes no ranks: {}", plain(reason)),
         LinkState::Down { reason, .. } => format!("down for {}: {}", age(*since, now), plain(reason)),
-        LinkState::Refused { reason, .. } => format!("refused: {}", plain(reason)),
+        LinkState::Refused { reason, .. } => format!("refused: {}", in_list(plain(reason))),
     };
     let seen = state
         .and_then(HostState::latest)

@@ -42,6 +42,8 @@ const MOST_UNREAD: usize = 8 << 20;
 /// What ended a session.
 enum End {
     Lost(String),
+    /// The link was given up here.
+    Silent(String),
     Refused(RefusalKind, String),
     /// The agent sent what it must not.
     Cut(String),
@@ -96,6 +98,7 @@ pub(crate) async fn drive(task: &mut HostTask, mut link: Link) -> Result<LinkErr
             );
             Ok(LinkError::Refused(RefusalKind::Agent, reason))
         }
+        End::Silent(reason) => Ok(LinkError::Unreachable(reason)),
         End::Lost(reason) => {
             // the transport may know more than «end of stream»
             let deeper = time::timeout(Duration::from_secs(2), link.end_reason()).await;
@@ -307,7 +310,8 @@ impl Session {
                 () = time::sleep(Duration::from_micros(wait)), if next_due.is_some() => {}
                 // a link that is not read because its messages are not taken is not silent
                 () = &mut silence, if queue.has_room() => {
-                    return Err(End::Lost(format!("no word for {} s", SILENCE.as_secs())));
+                    let seconds = SILENCE.as_secs();
+                    return Err(End::Silent(format!("no word for {seconds} s: the link is given up")));
                 }
             }
         }
@@ -358,7 +362,10 @@ impl Session {
                 biased;
                 written = &mut write => return match written {
                     Ok(written) => written.map_err(lost),
-                    Err(_) => Err(End::Lost(format!("nothing could be sent for {} s", SILENCE.as_secs()))),
+                    Err(_) => {
+                        let seconds = SILENCE.as_secs();
+                        Err(End::Silent(format!("nothing could be sent for {seconds} s: the link is given up")))
+                    }
                 },
                 count = reader.read_buf(self.decoder.room()), if !ends && self.decoder.held() < MOST_UNREAD => {
                     ends = count.unwrap_or(0) == 0;

@@ -365,7 +365,7 @@ async fn a_link_without_a_word_ends_after_its_silence_and_not_before() {
         let _ = agent.pipe.read_to_end(&mut Vec::new()).await;
     });
     let ended = time::timeout(FAR, talk).await.expect("a silent link goes on");
-    assert_given_up(ended, "no word for 6 s", last.get(), 6_500_000);
+    assert_given_up(ended, "no word for 6 s: the link is given up", last.get(), 6_500_000);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use super::gpu::event::GpuEvents;
 use super::ids::{GpuUuid, HostId};
 use super::preflight::Mark;
 use super::time::Stamp;
+use super::units::counted;
 
 /// The name of the row that tells which hosts are reached: no host looks at that.
 pub const CONNECTION: &str = "ssh";
@@ -337,6 +338,14 @@ impl Matrix {
     /// How many checks have this mark on some host.
     pub fn checks(&self, mark: Mark) -> usize {
         self.rows.iter().filter(|row| row.verdicts.values().any(|verdict| verdict.mark == mark)).count()
+    }
+
+    /// `33 checks`; `24 of 33 checks` where some had nothing to judge on any host.
+    pub fn checks_words(&self) -> String {
+        let judged = |row: &&Row| row.verdicts.values().any(|verdict| verdict.mark != Mark::Unknown);
+        let (judged, all) = (self.rows.iter().filter(judged).count(), self.rows.len());
+        let checks = counted(all, "check");
+        if judged == all { checks } else { format!("{judged} of {checks}") }
     }
 
     /// How many hosts have not told of some check.

@@ -40,7 +40,7 @@ pub mod what {
     pub const BACKGROUND: &str = "background";
     /// The run's files can't be read any more: what becomes of its ranks here is not known.
     pub const UNREADABLE: &str = "unreadable";
-    /// The run goes on there, and its agent can't tell of it: the run's files are of another hvtui, or can't be read now.
+    /// The host can't tell of the run now: its files there are of another hvtui, can't be read, or are gone.
     pub const NOT_FOLLOWED: &str = "not_followed";
     /// What ranks print does not fit: the disk is nearly full, or can't be kept within its cap.
     pub const SPOOL: &str = "spool";
@@ -58,6 +58,8 @@ pub mod what {
     pub const SYNC: &str = "sync";
     /// The kernel gives no handles on processes: how signals are sent instead.
     pub const NO_PIDFD: &str = "no_pidfd";
+    /// Ranks have ended, and what they printed is still being read: `count` bytes are left. The newest one tells all.
+    pub const READING: &str = "reading";
     /// The rendezvous went with the supervisor that served it.
     pub const RENDEZVOUS_LOST: &str = "rendezvous_lost";
 }
@@ -72,7 +74,7 @@ impl Note {
     pub fn is_trouble(&self) -> bool {
         !matches!(
             self.what.as_str(),
-            what::ADOPTED | what::GONE | what::JOINED | what::CONNECTED | what::NO_PIDFD
+            what::ADOPTED | what::GONE | what::JOINED | what::CONNECTED | what::NO_PIDFD | what::READING
         )
     }
 }

@@ -98,6 +98,11 @@ impl RunOutcome {
         matches!(self.end, RunEnd::Stopped | RunEnd::StoppedElsewhere)
     }
 
+    /// Whether a host refused it, so that no rank of it has started.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.end, RunEnd::Refused | RunEnd::Busy)
+    }
+
     /// How the run ended, in a word or two: the code of an imported one is not known.
     pub fn words(&self, spec: &RunSpec) -> String {
         if spec.is_imported() { "imported".to_owned() } else { format!("exit {}", self.exit_code()) }
@@ -146,7 +151,7 @@ pub const PERMISSION: u8 = 77;
 /// As `timeout` gives.
 const SILENT: u8 = 124;
 /// The command can't be started, as a shell gives.
-const COMMAND: u8 = 127;
+pub const COMMAND: u8 = 127;
 /// As a shell gives for SIGINT, by whichever way the run was stopped.
 pub const STOPPED: u8 = 130;
 /// What older recordings hold of a run that another client stopped.

@@ -8,7 +8,7 @@ use super::hooks::StepsBy;
 use super::ids::{HostId, Rank, RunId};
 use super::last_words::LastWords;
 use super::log::Stream;
-use super::note::Note;
+use super::note::{Note, what};
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
 use super::time::Stamp;
@@ -182,7 +182,8 @@ impl ResumePoint {
                 self.ranks.get_mut(rank).is_some_and(|known| known.repeats(event))
             }
             Origin::Run(of) if of == run => match event {
-                Event::RunNoted { host, note } => {
+                // that a host can't tell of the run is news for each client that attaches
+                Event::RunNoted { host, note } if note.what != what::NOT_FOLLOWED => {
                     self.notes.iter().any(|(known, said)| known == host && said == note)
                 }
                 _ => false,

@@ -497,6 +497,17 @@ impl RankExit {
             None => how,
         }
     }
+
+    /// The same for a list of all ranks: `stopped` for one that went by the signal by which it was told to end, `stopped, killed by
+    /// SIGKILL` for one that did not heed it.
+    pub fn end_words(&self) -> String {
+        let was_told = self.stopped && self.error.is_none() && self.cause.is_none();
+        match self.shell_code() {
+            143 if was_told => "stopped".to_owned(),
+            137 if was_told => format!("stopped, {}", self.describe()),
+            _ => self.describe(),
+        }
+    }
 }
 
 /// `SIGKILL` for 9, `signal 64` for those without a name.
@@ -631,8 +642,14 @@ mod tests {
         exit.code = None;
         exit.signal = Some(9);
         assert_eq!((exit.shell_code(), exit.describe()), (137, "killed by SIGKILL".to_owned()));
+        exit.stopped = true;
+        assert_eq!(exit.end_words(), "stopped, killed by SIGKILL");
+        let by_term = RankExit { signal: Some(15), ..exit.clone() };
+        assert_eq!(by_term.end_words(), "stopped");
+        assert_eq!(RankExit { stopped: false, ..by_term }.end_words(), "killed by SIGTERM");
         exit.cause = Some("out of memory (cgroup)".to_owned());
         assert_eq!(exit.describe(), "killed by SIGKILL, out of memory (cgroup)");
+        assert_eq!(exit.end_words(), exit.describe());
         exit.signal = None;
         assert!(exit.is_lost());
         assert_eq!(exit.shell_code(), 69, "a lost rank is no success, and no command that is not there");

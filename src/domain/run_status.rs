@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::{HostId, Rank, RunId};
 use super::outcome::RunOutcome;
 use super::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
-use super::units::ranges;
+use super::units::{ranges, ranges_joined};
 
 /// One host's share of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,15 +202,67 @@ impl RunInventory {
     }
 }
 
+/// What it can mean that a host has nothing of a run that had ranks there: words behind the host's name.
+pub fn nothing_there(spec: &RunSpec, host: &HostId) -> String {
+    let ranks = spec.placements.iter().filter(|place| place.host == *host).map(|place| place.rank.0);
+    let ranks: Vec<u32> = ranks.collect();
+    let rank = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!(
+        "it has nothing of this run ({rank} {}): it was set up anew, another home or state folder is used there, or what was \
+         left was deleted; what became of its ranks is not known",
+        ranges(ranks)
+    )
+}
+
 /// The hosts on which a run takes CPU slots; under Slurm these are not hvtui's.
 pub fn hosts_of_cpu_slots(spec: &RunSpec) -> Vec<HostId> {
     let takes = |host: &HostId| !cpu_slots(spec, host, &BTreeMap::new()).is_empty();
     spec.hosts().into_iter().filter(takes).collect()
 }
 
-/// Which other live runs have CPU slots that `spec` takes on a host, by what the host tells: `here: CPU slots 0-1 are in use by
-/// run 7QK2 (train.py), too`. CPU slots have no lease.
-pub fn shared_cpu_slots(spec: &RunSpec, host: &HostId, shares: &[HostRunStatus]) -> Option<String> {
+/// CPU slots of a run on a host that other live runs have, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedSlots {
+    /// The host.
+    pub host: HostId,
+    slots: BTreeSet<u32>,
+    runs: Vec<String>,
+}
+
+/// Hosts with shared slots that have a line each.
+const LINES: usize = 3;
+
+impl SharedSlots {
+    /// What a host has told more of the same.
+    pub fn add(&mut self, more: Self) {
+        self.slots.extend(more.slots);
+        let new: Vec<String> = more.runs.into_iter().filter(|run| !self.runs.contains(run)).collect();
+        self.runs.extend(new);
+    }
+
+    /// `here: CPU slots 0-1 are in use by run 7QK2 (train.py), too`.
+    fn words(&self) -> String {
+        let (slot, are) = if self.slots.len() == 1 { ("slot", "is") } else { ("slots", "are") };
+        let run = if self.runs.len() == 1 { "run" } else { "runs" };
+        let (slots, runs) = (ranges(self.slots.iter().copied()), self.runs.join(", "));
+        format!("{}: CPU {slot} {slots} {are} in use by {run} {runs}, too", self.host)
+    }
+
+    /// Those of several hosts in words, in the order of the run's hosts: a line each, of more than three hosts one for all.
+    pub fn lines(spec: &RunSpec, mut shared: Vec<Self>) -> Vec<String> {
+        let hosts = spec.hosts();
+        shared.sort_by_key(|one| hosts.iter().position(|host| *host == one.host));
+        if shared.len() <= LINES {
+            return shared.iter().map(Self::words).collect();
+        }
+        let place = |one: &Self| format!("{}:{}", one.host, ranges_joined(one.slots.iter().copied(), ","));
+        let places: Vec<String> = shared.iter().map(place).collect();
+        vec![format!("CPU slots in use by other runs, too: {}", places.join(" "))]
+    }
+}
+
+/// Which other live runs have CPU slots that `spec` takes on a host, by what the host tells. CPU slots have no lease.
+pub fn shared_cpu_slots(spec: &RunSpec, host: &HostId, shares: &[HostRunStatus]) -> Option<SharedSlots> {
     let ours = cpu_slots(spec, host, &BTreeMap::new());
     let (mut slots, mut runs) = (BTreeSet::new(), Vec::new());
     for share in shares.iter().filter(|share| share.live && share.run != spec.id) {
@@ -224,11 +276,7 @@ pub fn shared_cpu_slots(spec: &RunSpec, host: &HostId, shares: &[HostRunStatus])
         }
         slots.extend(both);
     }
-    let (slot, are) = if slots.len() == 1 { ("slot", "is") } else { ("slots", "are") };
-    let run = if runs.len() == 1 { "run" } else { "runs" };
-    (!runs.is_empty()).then(|| {
-        format!("{host}: CPU {slot} {} {are} in use by {run} {}, too", ranges(slots), runs.join(", "))
-    })
+    (!runs.is_empty()).then(|| SharedSlots { host: host.clone(), slots, runs })
 }
 
 /// The CPU slots that live runs have on a host which tells these shares.
@@ -278,7 +326,8 @@ mod tests {
             HostRunStatus { run, spec: Some(Box::new(spec)), ..share(host, live) }
         };
         let (a, first) = (HostId::from("a"), of(5, "a", true));
-        let told = |shares: &[HostRunStatus]| shared_cpu_slots(&spec(), &a, shares);
+        let told =
+            |shares: &[HostRunStatus]| shared_cpu_slots(&spec(), &a, shares).map(|shared| shared.words());
         let short = first.run.short().to_owned();
         let words = format!("a: CPU slot 0 is in use by run {short} (digits), too");
         assert_eq!(told(std::slice::from_ref(&first)), Some(words.clone()));
@@ -303,6 +352,23 @@ mod tests {
         let slurm = RunSpec { kind: JobKind::Slurm, ..spec() };
         assert!(hosts_of_cpu_slots(&slurm).is_empty());
         assert_eq!(shared_cpu_slots(&slurm, &a, &[first]), None);
+    }
+
+    #[test]
+    fn slots_of_few_hosts_have_a_line_each_and_those_of_many_one_together_in_the_hosts_order() {
+        let spec = run_spec(["d", "b", "c", "a"].map(|host| placement(0, host, 0)).to_vec());
+        let of = |host: &str, slots: &[u32]| SharedSlots {
+            host: HostId::from(host),
+            slots: slots.iter().copied().collect(),
+            runs: vec!["7QK2 (x)".to_owned()],
+        };
+        let mut last = of("d", &[0]);
+        last.add(of("d", &[1, 3]));
+        let few = SharedSlots::lines(&spec, vec![of("a", &[0]), last.clone()]);
+        let words = |host: &str, slots: &str| format!("{host}: CPU {slots} in use by run 7QK2 (x), too");
+        assert_eq!(few, [words("d", "slots 0-1, 3 are"), words("a", "slot 0 is")]);
+        let many = SharedSlots::lines(&spec, vec![of("a", &[0]), of("c", &[2]), last, of("b", &[0])]);
+        assert_eq!(many, ["CPU slots in use by other runs, too: d:0-1,3 b:0 c:2 a:0"]);
     }
 
     #[test]

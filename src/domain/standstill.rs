@@ -60,6 +60,14 @@ impl StalledPhase {
         format!("{stopped}{}{of} for {}", self.place_in_step(), duration_us(self.for_us))
     }
 
+    /// The same place told once more: the line that is known of it stays.
+    #[must_use]
+    pub(crate) fn told_after(&self, before: Option<&Self>) -> Self {
+        let same = before.filter(|before| (before.phase, before.step) == (self.phase, self.step));
+        let known = same.and_then(|before| before.at.clone());
+        Self { at: self.at.clone().or(known), ..self.clone() }
+    }
+
     fn place_in_step(&self) -> String {
         match (self.phase, self.step) {
             (Phase::Other, 0 | 1) => BEFORE.to_owned(),

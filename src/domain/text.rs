@@ -18,6 +18,18 @@ pub fn plain(place: impl std::fmt::Display, what: &str) -> &str {
     what
 }
 
+/// A host's reason for a list with a line a host: that its key has changed is said with the place of the old one alone.
+pub fn in_list(reason: &str) -> Cow<'_, str> {
+    let Some((_, found)) = reason.split_once(" HAS CHANGED: ").filter(|(of, _)| of.contains("HOST KEY OF "))
+    else {
+        return Cow::Borrowed(reason);
+    };
+    let known = found.split(';').next().unwrap_or(found);
+    let places = known.split('(').skip(1).filter_map(|part| part.split(')').next()?.rsplit('/').next());
+    let places = places.collect::<Vec<_>>().join(", ");
+    Cow::Owned(format!("host key changed ({places}); hvtui hosts check says more"))
+}
+
 /// The system's words for an error as a lowercase fragment: `no such file or directory`.
 pub fn os_text(error: &io::Error) -> String {
     let text = error.to_string();
@@ -129,6 +141,10 @@ mod tests {
     #[test]
     fn escape_sequences_become_visible() {
         assert_eq!(sanitize("loss 0.5"), "loss 0.5");
+        assert_eq!(in_list("n1: no route to host"), "n1: no route to host");
+        let changed = "n1: HOST KEY OF n1:22 HAS CHANGED: it shows k SHA256:a, known is k SHA256:b (/home/li/.ssh/known_hosts:2) \
+                       and r SHA256:c (kh:7); x (y)";
+        assert_eq!(in_list(changed), "host key changed (known_hosts:2, kh:7); hvtui hosts check says more");
         assert_eq!(sanitize("\u{1b}]0;owned\u{7}"), "␛]0;owned␇");
         assert_eq!(sanitize("10%\r50%\r100%\n"), "100%");
         assert_eq!(sanitize("a\tb\u{202e}c\u{9b}31m"), "a b·c·31m");

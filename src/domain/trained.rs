@@ -209,7 +209,9 @@ impl Follower {
             Event::RankStands { standing } => {
                 let for_us = i64::try_from(standing.for_us).unwrap_or(i64::MAX);
                 let since = envelope.at.plus_micros(-for_us);
-                self.ranks.entry(who).or_default().stands = Some((since, standing.clone()));
+                let newest = self.ranks.entry(who).or_default();
+                let standing = standing.told_after(newest.stands.as_ref().map(|(_, before)| before));
+                newest.stands = Some((since, standing));
             }
             Event::StepSeen { seen } => {
                 let newest = self.ranks.entry(who).or_default();

@@ -313,9 +313,9 @@ impl RunState {
                 self.unattended.push((*since, until.unwrap_or(at)));
             }
             Event::RunNoted { host, note } => {
-                if note.what == what::JOINED {
-                    // It counts up: the newest one tells all.
-                    self.notes.retain(|(_, of, old)| of != host || old.what != what::JOINED);
+                if [what::JOINED, what::READING].contains(&note.what.as_str()) {
+                    // It counts: the newest one tells all.
+                    self.notes.retain(|(_, of, old)| of != host || old.what != note.what);
                 }
                 push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
             }
@@ -535,7 +535,8 @@ impl RankState {
                 if self.latest_step().is_none_or(|last| last.step < standing.step) =>
             {
                 let for_us = i64::try_from(standing.for_us).unwrap_or(i64::MAX);
-                self.standing = Some((at.plus_micros(-for_us), standing.clone()));
+                let standing = standing.told_after(self.standing.as_ref().map(|(_, before)| before));
+                self.standing = Some((at.plus_micros(-for_us), standing));
             }
             Event::StepDone { timing } => {
                 self.standing = self.standing.take().filter(|(_, standing)| standing.step > timing.step);

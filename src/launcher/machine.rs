@@ -355,9 +355,8 @@ impl RunMachine {
             // a run may be another one than it was started on: that is no reason to stop the others, unless it shows
             // that only they were started
             tracing::warn!(%host, reason = refused.reason, "a host refused what was asked of a run");
-            if self.stage != RunStage::Stopping && refused.class.may_pass() {
-                // It has the run and can't tell of it: that is no end of its ranks.
-                let note = Note::new(what::NOT_FOLLOWED, plain(host, &refused.reason), HostTime::default());
+            if let Some(text) = self.not_followed(host, refused) {
+                let note = Note::new(what::NOT_FOLLOWED, text, HostTime::default());
                 actions.push(Action::Emit(self.origin(), Event::RunNoted { host: host.clone(), note }));
                 return;
             }

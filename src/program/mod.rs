@@ -109,13 +109,71 @@ pub fn resolve_python_of(
     }
 }
 
-/// The Python that a script's first line names by its path.
-fn interpreter(script: &Path) -> Option<PathBuf> {
+/// Why a script can't be executed: what its first line names is not `place` (`on gpu-b`), in words with the remedy. `path` is the
+/// `PATH` by which `env` looks for a program. `None` where the file is no script, or nothing is known against it.
+pub fn lacks_interpreter(script: &Path, path: Option<&OsStr>, cwd: &Path, place: &str) -> Option<String> {
+    let line = first_line(script)?;
+    let line = line.trim_matches([' ', '\t']);
+    let (program, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    let rest = rest.trim_start_matches([' ', '\t']);
+    let at = cwd.join(program);
+    let is_there = executable(&at);
+    let name = if is_there { sought_by_env(program, rest)? } else { program };
+    if is_there && (name.is_empty() || resolve(name, path, cwd, Path::new(OURS)).is_ok()) {
+        return None;
+    }
+    let exec = format!("exec {}: its interpreter", script.display());
+    if let Some(name) = name.strip_suffix('\r') {
+        return Some(format!(
+            "{exec} {name} is followed by a carriage return, and no program has that name {place}: the lines end as Windows ends \
+             them (CRLF); sed -i 's/\\r$//' '{}' corrects that",
+            script.display()
+        ));
+    }
+    if !is_there {
+        let what = if at.exists() { "is no executable file" } else { "is not" };
+        return Some(format!(
+            "{exec} {program} {what} {place}: install it there, or name another one in the first line (#!)"
+        ));
+    }
+    if name.contains([' ', '\t']) {
+        return Some(format!(
+            "{exec} is looked for by env as the one name \"{name}\", which is not {place}: write #!{program} -S {name}"
+        ));
+    }
+    let of = path.map(|path| format!(" (PATH={})", path.to_string_lossy())).unwrap_or_default();
+    Some(format!(
+        "{exec} {name}, which env looks for, is not {place}{of}: install it there, add its folder to PATH, or name another one in \
+         the first line (#!)"
+    ))
+}
+
+/// The program that `env` looks for, where that is what a script's first line names; empty where that can't be told.
+fn sought_by_env<'a>(program: &str, rest: &'a str) -> Option<&'a str> {
+    if Path::new(program).file_name()? != "env" {
+        return None;
+    }
+    // the kernel gives all that follows as one word; with -S `env` takes it apart
+    let Some(words) = rest.strip_prefix("-S") else {
+        return Some(if rest.starts_with('-') || rest.contains('=') { "" } else { rest });
+    };
+    let word = words.split([' ', '\t']).find(|word| !word.is_empty() && !word.contains('='));
+    Some(word.filter(|word| !word.starts_with(['-', '"', '\'', '$'])).unwrap_or_default())
+}
+
+/// What follows `#!` in the first line of a script; `None` where that is no text, or longer than the kernel reads.
+fn first_line(script: &Path) -> Option<String> {
     let mut first = Vec::new();
     std::fs::File::open(script).ok()?.take(FIRST_LINE).read_to_end(&mut first).ok()?;
+    let is_whole = first.contains(&b'\n') || (first.len() as u64) < FIRST_LINE;
     let line = first.split(|byte| *byte == b'\n').next()?.strip_prefix(b"#!")?;
-    let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
-    let python = Path::new(OsStr::from_bytes(word));
+    is_whole.then(|| String::from_utf8(line.to_vec()).ok())?.filter(|line| !line.trim().is_empty())
+}
+
+/// The Python that a script's first line names by its path.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    let line = first_line(script)?;
+    let python = Path::new(line.split_whitespace().next()?);
     let is_python = python.file_name().is_some_and(|name| name.as_bytes().starts_with(b"python"));
     (is_python && executable(python)).then(|| python.to_owned())
 }
@@ -174,6 +232,64 @@ mod tests {
         for other in ["#!/usr/bin/env python3\n", "#!/bin/sh\n", "#!/no/such/python3\n", "\x7fELF", ""] {
             write("torchrun", other);
             assert_eq!(find("python3"), "python3", "{other}");
+        }
+    }
+
+    #[test]
+    fn a_script_whose_interpreter_is_missing_is_told_by_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let cwd = folder.path();
+        let write = |name: &str, text: &str| {
+            std::fs::write(cwd.join(name), text).unwrap();
+            std::fs::set_permissions(cwd.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        write("env", "");
+        write("python3", "");
+        std::fs::write(cwd.join("plain"), "").unwrap();
+        let (script, here) = (cwd.join("train.py"), cwd.display());
+        let lacks = |first: &str| {
+            write("train.py", first);
+            let words = lacks_interpreter(&script, Some(cwd.as_os_str()), cwd, "on n2");
+            words.map(|words| words.replace(&format!("{here}/"), "").replace(&here.to_string(), "."))
+        };
+        let sound = [
+            format!("#!{here}/python3\n"),
+            format!("#! {here}/python3 -u\nx"),
+            format!("#!{here}/env python3\n"),
+            format!("#!{here}/env -S A=1 python3 -u\n"),
+            // what env does with these is not known here
+            format!("#!{here}/env -i python9\n"),
+            format!("#!{here}/env -S -u A python9\n"),
+            format!("#!{}\n", "/x".repeat(200)),
+            "\x7fELF".to_owned(),
+            "#!\n".to_owned(),
+            String::new(),
+        ];
+        for first in sound {
+            assert_eq!(lacks(&first), None, "{first}");
+        }
+        let remedy = "install it there, or name another one in the first line (#!)";
+        assert_eq!(
+            lacks("#!/no/such/python3.5\nprint()\n").unwrap(),
+            format!("exec train.py: its interpreter /no/such/python3.5 is not on n2: {remedy}")
+        );
+        assert_eq!(
+            lacks(&format!("#!{here}/plain")).unwrap(),
+            format!("exec train.py: its interpreter plain is no executable file on n2: {remedy}")
+        );
+        let by_env = lacks(&format!("#!{here}/env python3.5\n")).unwrap();
+        assert!(by_env.starts_with(
+            "exec train.py: its interpreter python3.5, which env looks for, is not on n2 (PATH=.): "
+        ));
+        let one_name = lacks(&format!("#!{here}/env python3 -u\n")).unwrap();
+        assert!(
+            one_name.ends_with("\"python3 -u\", which is not on n2: write #!env -S python3 -u"),
+            "{one_name}"
+        );
+        for first in [format!("#!{here}/python3\r\nx"), format!("#!{here}/env python3\r\n")] {
+            let crlf = lacks(&first).unwrap();
+            assert!(crlf.contains("python3 is followed by a carriage return, and no program"), "{crlf}");
+            assert!(crlf.ends_with("(CRLF); sed -i 's/\\r$//' 'train.py' corrects that"), "{crlf}");
         }
     }
 

@@ -8,9 +8,11 @@ use super::{WIDTH, wrapped};
 use crate::domain::analysis::RunAnalysis;
 use crate::domain::comparison::{Compared, Comparison, Difference, Unit};
 use crate::domain::text::sanitize;
-use crate::domain::units::{counted, middle_cut};
+use crate::domain::units::{counted, middle_cut, rate};
 
 const UNKNOWN: &str = "–";
+/// The largest change that is told in percent, as a share.
+const MOST_SHARE: f64 = 10.0;
 
 /// The comparison.
 pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> String {
@@ -54,7 +56,7 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
 fn row(metric: &Compared) -> String {
     let value =
         |value: Option<f64>| value.map_or_else(|| UNKNOWN.to_owned(), |value| metric.unit.words(value));
-    let percent = |share: f64| Unit::Percent.change_words(share * 100.0);
+    let percent = relative_words;
     let change = match (metric.change, metric.relative) {
         (None, _) => UNKNOWN.to_owned(),
         (Some(_), _) if metric.unsure => "unsure".to_owned(),
@@ -71,6 +73,17 @@ fn row(metric: &Compared) -> String {
         },
     );
     format!("{:<12} {:>10} {:>10} {change:>10}   {interval}", metric.name, value(metric.a), value(metric.b))
+}
+
+/// A change relative to the first run's value: in percent, beyond ±1000 % as the factor of the two, `× 53,062`.
+fn relative_words(share: f64) -> String {
+    let times = 1.0 + share;
+    let sign = if times < 0.0 { "−" } else { "" };
+    match times.abs() {
+        _ if share.abs() <= MOST_SHARE => Unit::Percent.change_words(share * 100.0),
+        times if times < 1e6 => format!("× {sign}{}", rate(times)),
+        times => format!("× {sign}{times:.1e}"),
+    }
 }
 
 fn differs(difference: &Difference) -> String {
@@ -131,4 +144,15 @@ fn apart(a: &str, b: &str, room: usize) -> (String, String) {
         format!("{start}{}{end}", middle_cut(part.trim_end(), room.saturating_sub(4)))
     };
     (cut(&a), cut(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_beyond_ten_times_is_a_factor() {
+        let words = [0.05, -0.5, 10.0, 10.5, 53_061.024, -12.0, 4e9].map(relative_words);
+        assert_eq!(words, ["+5.0 %", "−50.0 %", "+1000.0 %", "× 12", "× 53,062", "× −11", "× 4.0e9"]);
+    }
 }

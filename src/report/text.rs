@@ -176,8 +176,11 @@ pub(super) fn step_facts(run: &RunAnalysis) -> Vec<String> {
     }
     if let Some(loss) = run.loss {
         facts.push(format!(
-            "loss {:.4} first, {:.4} least (step {}), {:.4} last",
-            loss.first, loss.least, loss.least_step, loss.last
+            "loss {} first, {} least (step {}), {} last",
+            metric(loss.first),
+            metric(loss.least),
+            loss.least_step,
+            metric(loss.last)
         ));
     }
     facts

@@ -34,10 +34,12 @@ use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankExit};
+use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
 use crate::procs::cgroup::Cgroup;
 use crate::procs::identity::Identity;
 use crate::procs::secrecy;
+use crate::program::lacks_interpreter;
 
 /// What a shell says of a process that SIGKILL has ended.
 const KILLED: i32 = 137;
@@ -254,8 +256,7 @@ fn start_rank(dir: &RunDir, rank: Rank, invocation: &Invocation) -> Result<u32, 
         // Where this fails, a kill of the group ends this process too, and its end tells the supervisor.
         let _ = cgroup.leave();
     }
-    let mut child = child
-        .map_err(|e| (126, format!("exec {}: {}", program.display(), crate::domain::text::os_text(&e))))?;
+    let mut child = child.map_err(|e| (126, unexecuted(program, &e)))?;
     let recorded = Identity::of(child.id())
         .map_err(|e| SuperviseError::io("identify", program, e))
         .map(|process| Started { process, t: clock::host_now(), grouped: inside })
@@ -273,6 +274,14 @@ fn start_rank(dir: &RunDir, rank: Rank, invocation: &Invocation) -> Result<u32, 
     }
     // Waited for with all others, see `ended`.
     Ok(child.id())
+}
+
+/// Why a program could not be executed. The kernel says of a script whose interpreter is missing what it says of one that is.
+fn unexecuted(program: &Path, error: &io::Error) -> String {
+    let is_script = error.kind() == io::ErrorKind::NotFound;
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let lacking = is_script.then(|| lacks_interpreter(program, None, &cwd, "there")).flatten();
+    lacking.unwrap_or_else(|| format!("exec {}: {}", program.display(), os_text(error)))
 }
 
 fn exit(code: Option<i32>, signal: Option<i32>, error: Option<String>) -> RankExit {

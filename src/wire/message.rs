@@ -412,6 +412,11 @@ pub struct Noted {
 impl Noted {
     /// The number of a note that is said once: it stands in no file.
     pub const UNNUMBERED: u64 = u64::MAX;
+
+    /// What a host has to say of this run.
+    pub fn of(about: &RunRef, number: u64, note: Note) -> Self {
+        Self { run: about.run.clone(), host: about.host.clone(), number, note }
+    }
 }
 
 /// Where a process that trains stands.

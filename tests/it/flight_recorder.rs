@@ -121,7 +121,12 @@ fn a_rank_that_fails_leaves_the_collective_that_was_waited_for() {
 #[test]
 fn what_is_set_is_shown_and_ranks_without_gpus_and_in_containers_get_nothing() {
     let person = Person::new("plan");
-    let plan = |line: &[&str]| person.said(&[&["run", "--dry-run"], line].concat());
+    // the script is not there, nor may apptainer be: that is told beside the plan
+    let plan = |line: &[&str]| {
+        let output = person.hvtui(&[&["run", "--dry-run"], line].concat()).output_in_time().unwrap();
+        assert!(output.status.code().is_some_and(|code| [0, 127].contains(&code)), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
     let shown = plan(&["-np", "2", "--", "python3", "train.py"]);
     for name in ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "NCCL_RAS_ADDR"] {
         assert!(shown.contains(name), "{name}: {shown}");

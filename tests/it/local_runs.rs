@@ -677,6 +677,77 @@ fn a_mask_of_gpus_that_are_not_there_is_said() {
     assert!(text(&dry.stdout).contains(said), "{}", text(&dry.stdout));
 }
 
+/// Three steps, then the page of one that is in backward of the fourth step for good.
+const HANGS: &str = "\
+import os, struct, time
+now = lambda: time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+report = os.environ['HVTUI_REPORT']
+with open(report, 'a') as file:
+    for step in (1, 2, 3):
+        file.write('{\"kind\":\"step\",\"step\":%d,\"t\":%d,\"dur_us\":1000}\\n' % (step, now() - 5000 + 1000 * step))
+with open(report + '.now', 'wb') as file:
+    file.write(struct.pack('<IIQQII', 2, 2, 4, now(), os.getpid(), 0))
+open('stands', 'w')
+time.sleep(600)
+";
+
+#[test]
+fn where_a_rank_stood_that_no_client_followed_is_told_after_its_stop() {
+    let person = Person::new(1);
+    std::fs::write(person.home().join("hangs.py"), HANGS).unwrap();
+    let line = ["run", "--detach", "--python-hooks", "off", "--", "python3", "hangs.py"];
+    let begun = person.run(&line);
+    assert!(begun.status.success(), "{}", text(&begun.stderr));
+    until("it stands", || person.home().join("stands").exists());
+    let since = now();
+    until("twelve seconds without a step", || now().micros_since(since) > 12_000_000);
+    assert!(person.run(&["stop", "last"]).status.success());
+    let listed = text(&person.run(&["runs", "--long"]).stdout);
+    assert!(listed.contains(" before its end: rank 0 in backward"), "{listed}");
+    let report = text(&person.run(&["report", "last"]).stdout);
+    assert!(report.contains(" before its end: rank 0 in backward"), "{report}");
+}
+
+#[test]
+fn a_refused_run_has_a_state_of_its_own_and_is_not_the_last_one_of_a_report() {
+    let person = Person::new(1);
+    let refused = person.run(&["run", "--", "./nothere"]);
+    assert_eq!(refused.status.code(), Some(127), "{}", text(&refused.stderr));
+    assert!(person.run(&["run", "--name", "fine", "--", "true"]).status.success());
+    assert_eq!(person.run(&["run", "--", "./nothere"]).status.code(), Some(127));
+    let listed = |filter: &str| text(&person.run(&["runs", "--local", "--filter", filter]).stdout);
+    let refused = listed("refused");
+    assert_eq!(refused.matches("refused, exit 127: ").count(), 2, "{refused}");
+    assert!(!listed("failed").contains("nothere") && listed("done").contains("fine"));
+    for args in [&["report", "--json"][..], &["report", "last", "--json"]] {
+        let report = text(&person.run(args).stdout);
+        assert!(report.contains("fine") && !report.contains("nothere"), "{report}");
+    }
+}
+
+#[test]
+fn a_dry_run_tells_what_would_keep_the_run_from_starting() {
+    let person = Person::new(2);
+    let script = person.home().join("sb.py");
+    std::fs::write(&script, "#!/no/such/python3.5\nprint()\n").unwrap();
+    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    let script = script.display().to_string();
+    let no_file = "no file nothere.py in ";
+    let no_interpreter = "its interpreter /no/such/python3.5 is not on here: install it there";
+    for (command, says) in [(&["python3", "nothere.py"][..], no_file), (&[script.as_str()], no_interpreter)] {
+        let dry = person.run(&[&["run", "-np", "2", "--dry-run", "--"], command].concat());
+        let (out, err) = (text(&dry.stdout), text(&dry.stderr));
+        assert_eq!(dry.status.code(), Some(127), "{err}");
+        assert!(out.contains("rank 1"), "the plan: {out}");
+        assert!(err.contains("hvtui: nothing would be started: here: ") && err.contains(says), "{err}");
+        let run = person.run(&[&["run", "-np", "2", "--"], command].concat());
+        assert_eq!(run.status.code(), Some(127), "{}", text(&run.stderr));
+        assert!(text(&run.stderr).contains(says), "{}", text(&run.stderr));
+    }
+    let fine = person.run(&["run", "-np", "2", "--dry-run", "--", "true"]);
+    assert!(fine.status.success(), "{}", text(&fine.stderr));
+}
+
 #[test]
 fn a_mask_of_gpus_that_are_not_there_leaves_no_rank_out() {
     let person = Person::new(2);

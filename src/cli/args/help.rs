@@ -57,7 +57,7 @@ Examples:
 
 pub(super) const RUNS: &str = "\
 A filter is terms that must all hold: words of the name, id, host or command;
-running, failed, done, stopped, imported, ended, unknown; name~ host~ cmd~ kind~ git~ with
+running, failed, refused, done, stopped, imported, ended, unknown; name~ host~ cmd~ kind~ git~ with
 a part of it, git~changed for what was not committed; ranks> age< duration> size>
 step> loss< rate> (samples a second); ! before a term excludes what it matches.
 

@@ -29,7 +29,8 @@ use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
 use crate::domain::log_text;
 use crate::domain::log_text::carried::Carried;
 use crate::domain::resume_point::ResumePoint;
-use crate::domain::run::{Placement, RunSpec};
+use crate::domain::run::{Placement, RankExit, RefusalClass, RunSpec};
+use crate::domain::run_status::nothing_there;
 use crate::domain::text::about;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::LoggedLine;
@@ -174,7 +175,7 @@ async fn stream(
 ) -> Result<ExitCode, Failure> {
     let (spec, follow) = (&found.spec, printer.args.follow);
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
-    let mut failed = None;
+    let (mut failed, mut ends) = (None, BTreeMap::new());
     session.read(spec, resume_point, !follow);
     let mut past = Past::new(session, &due);
     let mut look = interval(LOOK);
@@ -210,6 +211,9 @@ async fn stream(
                     output::room().await;
                     printer.draw();
                 }
+                (Origin::Rank(run, rank), Event::RankExited { exit }) if *run == spec.id && follow => {
+                    ends.insert(*rank, exit.clone());
+                }
                 (Origin::Rank(run, _), Event::LogUnfinished { line }) if *run == spec.id && follow => {
                     printer.unfinished(line);
                 }
@@ -238,8 +242,10 @@ async fn stream(
                 due.remove(&host);
                 printer.forget(spec, &host);
             }
-            Output::Refused(Refused { run, host, reason, .. }) if run == spec.id => {
-                printer.note(&reason);
+            Output::Refused(Refused { run, host, reason, class, .. }) if run == spec.id => {
+                let is_unknown = class == RefusalClass::Unknown;
+                let reason = if is_unknown { nothing_there(spec, &host) } else { reason };
+                printer.note(&about(&host, &reason));
                 failed = Some(Code::Unreachable);
                 due.remove(&host);
                 printer.forget(spec, &host);
@@ -247,7 +253,21 @@ async fn stream(
             _ => {}
         }
     }
+    if let Some(words) = ended(&ends, spec) {
+        printer.note(&words);
+    }
     Ok(failed.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Why nothing more comes of a run whose ranks ended while they were followed; nothing where they ended well.
+fn ended(ends: &BTreeMap<Rank, RankExit>, spec: &RunSpec) -> Option<String> {
+    let failed = ends.iter().find(|(_, exit)| !exit.stopped && exit.shell_code() != 0);
+    let run = spec.id.short();
+    match failed {
+        Some((rank, exit)) => Some(format!("run {run} has ended: rank {rank}: {}", exit.describe())),
+        None if ends.values().any(|exit| exit.stopped) => Some(format!("run {run} was stopped")),
+        None => None,
+    }
 }
 
 fn is_among(ranges: &[RangeInclusive<u32>], rank: Rank) -> bool {
@@ -451,5 +471,28 @@ impl<'a> Printer<'a> {
             return writeln!(out, "{text}{cut}");
         }
         writeln!(out, "[{}] {text}{cut}", line.rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::fixtures::{placement, rank_exit, run_spec};
+
+    #[test]
+    fn a_run_that_was_stopped_or_failed_is_told_at_the_end_and_one_that_ended_well_is_not() {
+        let spec = run_spec(vec![placement(0, "a", 0), placement(1, "b", 0)]);
+        let run = spec.id.short();
+        let stopped = RankExit { stopped: true, ..rank_exit(143) };
+        let told = |ends: [RankExit; 2]| {
+            ended(
+                &BTreeMap::from([Rank(0), Rank(1)].map(|rank| (rank, ends[rank.0 as usize].clone()))),
+                &spec,
+            )
+        };
+        assert_eq!(told([rank_exit(0), rank_exit(0)]), None);
+        assert_eq!(told([stopped.clone(), stopped.clone()]), Some(format!("run {run} was stopped")));
+        assert_eq!(told([stopped, rank_exit(3)]), Some(format!("run {run} has ended: rank 1: exit 3")));
+        assert_eq!(ended(&BTreeMap::new(), &spec), None);
     }
 }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::{doctor, watch};
 use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
 use crate::cli::complete::close_recordings;
@@ -21,7 +23,8 @@ use crate::cli::{ask, connect, launch, secret_file};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::doctor::troubles;
 use crate::domain::ids::HostId;
-use crate::domain::preflight::Mark;
+use crate::domain::preflight::{Finding, Mark};
+use crate::domain::text::about;
 use crate::domain::units;
 use crate::launch::by_hand::{Reach, by_hand};
 use crate::launch::plan::LaunchPlan;
@@ -34,6 +37,9 @@ use crate::tui::source::recorded::Recorded;
 
 /// Between telemetry samples of the hosts of a run.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The number of the one question of a dry run, and how long its hosts may take to answer it: each ends its look after 2 s.
+const PREFLIGHT: u64 = 1;
+const LOOKING: Duration = Duration::from_secs(3);
 
 /// Launches and waits for the end.
 pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
@@ -114,6 +120,11 @@ async fn dry_run(
                     return Err(Failure::new(Code::Unfit, format!("nothing would be started: {red}")));
                 }
                 to_person(&troubles(&found, Mark::Bad))?;
+                let lacking = lacking(&preflight(&mut session, &planned).await);
+                if !lacking.is_empty() {
+                    let lacking = lacking.join("\n");
+                    return Err(Failure::new(Code::Command, format!("nothing would be started: {lacking}")));
+                }
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) if error.is_waiting() => drop(session.next().await),
@@ -124,6 +135,52 @@ async fn dry_run(
             }
         }
     }
+}
+
+/// What the hosts of a plan find of what their ranks need to start: its folder, its environment, its command and script.
+async fn preflight(session: &mut Session, planned: &LaunchPlan) -> Vec<(HostId, Vec<Finding>)> {
+    let hosts: Vec<HostId> = planned.hosts.iter().map(|share| share.host.clone()).collect();
+    let (mut due, mut told) = (hosts.clone(), Vec::new());
+    session.preflight(planned, PREFLIGHT);
+    let all = async {
+        while !due.is_empty() {
+            if let Output::Preflight(PREFLIGHT, host, findings) = session.next().await {
+                due.retain(|other| *other != host);
+                told.push((host, findings));
+            }
+        }
+    };
+    let _ = timeout(LOOKING, all).await;
+    for host in &due {
+        note(&format!(
+            "{host}: it has not told within {} s whether its ranks could start",
+            LOOKING.as_secs()
+        ));
+    }
+    told.sort_by_key(|(host, _)| hosts.iter().position(|other| other == host));
+    told
+}
+
+/// What keeps a launch from starting, with its hosts: what several lack in the same words once.
+fn lacking(found: &[(HostId, Vec<Finding>)]) -> Vec<String> {
+    let mut lines: Vec<(&str, Vec<&HostId>)> = Vec::new();
+    let bad = |finding: &&Finding| finding.mark == Mark::Bad;
+    for (host, text) in
+        found.iter().flat_map(|(host, all)| all.iter().filter(bad).map(move |one| (host, one.text.as_str())))
+    {
+        match lines.iter_mut().find(|(told, _)| *told == text) {
+            Some((_, hosts)) => hosts.push(host),
+            None => lines.push((text, vec![host])),
+        }
+    }
+    let words = |(text, hosts): (&str, Vec<&HostId>)| match hosts.as_slice() {
+        [host] => about(host, text),
+        several => {
+            let names: Vec<&str> = several.iter().map(|host| host.as_str()).collect();
+            format!("{}: {text}", names.join(", "))
+        }
+    };
+    lines.into_iter().map(words).collect()
 }
 
 fn joined(lines: &[String]) -> String {
@@ -162,4 +219,30 @@ async fn compared(session: &mut Session, planned: &LaunchPlan) -> Result<Vec<Str
 /// How a person's ssh reaches a host; `None` for this machine.
 pub(super) fn reach(hosts: &[HostConfig], id: &HostId) -> Option<Reach> {
     hosts.iter().find(|host| host.id == *id)?.reach()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hosts_lack_is_told_once_with_their_names() {
+        let bad = |text: &str| Finding::new(Mark::Bad, text);
+        let found = [
+            (
+                HostId::from("n1"),
+                vec![Finding::new(Mark::Good, "folder /x"), bad("no file a.py in /x: set workdir")],
+            ),
+            (
+                HostId::from("n2"),
+                vec![bad("no file a.py in /x: set workdir"), bad("command 'y' not found on n2")],
+            ),
+            (HostId::from("n3"), vec![Finding::new(Mark::Unknown, "the environment: no answer in 2 s")]),
+        ];
+        assert_eq!(
+            lacking(&found),
+            ["n1, n2: no file a.py in /x: set workdir", "n2: command 'y' not found on n2"]
+        );
+        assert!(lacking(&found[2..]).is_empty());
+    }
 }

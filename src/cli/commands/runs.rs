@@ -422,7 +422,8 @@ fn state(run: &Listed, local: bool, whole: bool) -> String {
         (Some(Told { outcome, .. }), _) if run.spec.is_imported() => summary(outcome),
         (Some(Told { outcome, .. }), _) => {
             let stood = run.stood.as_ref().map(|stood| format!("; {}", stood.words)).unwrap_or_default();
-            format!("exit {}: {}{stood}", outcome.exit_code(), summary(outcome))
+            let refused = if outcome.is_refused() { "refused, " } else { "" };
+            format!("{refused}exit {}: {}{stood}", outcome.exit_code(), summary(outcome))
         }
         (None, RunStatus::Running) if run.broken.is_some() => {
             let (words, run) = (run.broken.as_deref().unwrap_or_default(), run.spec.id.short());
@@ -448,6 +449,7 @@ fn state(run: &Listed, local: bool, whole: bool) -> String {
 mod tests {
     use super::*;
     use crate::domain::fixtures::{placement, run_spec};
+    use crate::domain::run::RefusalClass;
 
     fn summary(stage: RunStage, outcome: Option<RunOutcome>) -> RunSummary {
         let spec = RunSpec {
@@ -492,6 +494,12 @@ mod tests {
         let run = runs.first().unwrap();
         assert_eq!(state(run, false, true), format!("exit 3: {failed}"));
         assert_eq!(state(run, false, false), "exit 3: rank 1 (n2:0) failed first: exit 3; …");
+        let refused =
+            RunOutcome::refused(RefusalClass::Command, "rank 0 (n1:0): no file x.py in /: set workdir");
+        let of_refused = merged(vec![summary(RunStage::Prepare, Some(refused))], &Asked::default());
+        let words = state(&of_refused[0], false, true);
+        assert_eq!(words, "refused, exit 127: rank 0 (n1:0): no file x.py in /: set workdir");
+        assert_eq!(of_refused[0].listed(Stamp(0)).state, ListedState::Refused);
         assert_eq!(gist("it finished"), "it finished");
         assert_eq!(gist(&"x".repeat(300)).width(), SUMMARY);
         runs[0].stood =

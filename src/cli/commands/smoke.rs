@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 use tokio::time;
 use unicode_width::UnicodeWidthStr;
 
-use self::judge::{Ran, Row, judge, not_reached};
+use self::judge::{Ran, Row, busy, judge, not_reached};
 use self::steps::{Asked, Facts, Plan, STEPS, Step, plan};
 use super::doctor;
 use crate::cli::args::SmokeArgs;
@@ -32,7 +32,7 @@ use crate::doctor::Reached;
 use crate::domain::doctor::{Matrix, glyph};
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
-use crate::domain::text::{os_text, sanitize};
+use crate::domain::text::{in_list, os_text, sanitize};
 use crate::domain::units::counted;
 use crate::launcher::inventory;
 
@@ -124,6 +124,11 @@ impl Trial<'_> {
             image: self.args.image.as_deref(),
             data: self.args.data.as_deref(),
         };
+        let busy = examined.hosts().filter_map(|(host, reached)| {
+            let Reached::Up(info, Some(sample)) = reached else { return None };
+            busy(host, sample.load.value()?[0], info.cpus)
+        });
+        let busy: Vec<String> = busy.collect();
         let mut link = None;
         for Step { name, place, plan } in plan(&facts, &asked) {
             let Plan::Runs(runs) = plan else {
@@ -138,7 +143,7 @@ impl Trial<'_> {
             if let Some(ask) = ask {
                 return Ok(ExitCode::from(self.left(ask)?));
             }
-            let row = judge(name, &place, &ran, link);
+            let row = judge(name, &place, &ran, link).beside(&busy);
             if name == "link" {
                 link = row.rate;
             }
@@ -307,7 +312,7 @@ fn since(begun: crate::domain::time::HostTime) -> f64 {
 /// The row of the doctor's checks.
 fn of_doctor(matrix: &Matrix) -> Row {
     let (red, yellow) = (matrix.checks(Mark::Bad), matrix.checks(Mark::Look));
-    let checks = counted(matrix.rows.len(), "check");
+    let checks = matrix.checks_words();
     let (mark, found) = match (red, yellow) {
         (0, 0) => (Mark::Good, "nothing is wrong".to_owned()),
         (0, yellow) => (Mark::Look, format!("{yellow} to look at")),
@@ -316,7 +321,7 @@ fn of_doctor(matrix: &Matrix) -> Row {
     let mut words = Vec::new();
     for row in &matrix.rows {
         for (host, verdict) in row.verdicts.iter().filter(|(_, verdict)| verdict.mark == Mark::Bad) {
-            words.push(format!("{} on {host}: {}", row.check, verdict.evidence));
+            words.push(format!("{} on {host}: {}", row.check, in_list(&verdict.evidence)));
         }
     }
     let place = counted(matrix.hosts.len(), "host");

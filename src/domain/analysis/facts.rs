@@ -20,6 +20,26 @@ const PASSING: [&str; 2] = ["reached", "hooks_off"];
 /// Options that have a line of their own.
 const OWN: [&str; 1] = ["sync"];
 
+/// Options whose names say little to who did not write them.
+const PLAIN: [(&str, &str); 3] = [
+    ("local_rank_arg", "local rank as argument"),
+    ("python_of", "Python of launcher"),
+    ("mpi_args", "arguments of mpirun"),
+];
+
+/// An option's value as a person would write it: words of a list behind each other, of an object each with its name.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join(" "),
+        Value::Object(map) => {
+            let each = map.iter().map(|(name, value)| format!("{} {}", name.replace('_', " "), words(value)));
+            each.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
 /// What the ranks tell of themselves.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct JobFacts {
@@ -81,8 +101,10 @@ pub(super) fn of(
                 Value::Object(map) => map.is_empty(),
                 _ => false,
             };
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            tell(&name.replace('_', " "), if is_empty { String::new() } else { text });
+            let plain =
+                PLAIN.iter().find(|(option, _)| *option == name).map(|(_, plain)| (*plain).to_owned());
+            let name = plain.unwrap_or_else(|| name.replace('_', " "));
+            tell(&name, if is_empty { String::new() } else { words(&value) });
         }
     }
     tell("job", joined(&job.jobs));
@@ -137,4 +159,17 @@ fn gpus(spec: &RunSpec, infos: &[&HostInfo]) -> String {
         }
     }
     counts.iter().map(|(model, count)| format!("{count} × {model}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_options_value_has_no_marks_of_json() {
+        let value = serde_json::json!({ "at": 3, "option": "--local_rank" });
+        assert_eq!(words(&value), "at 3, option --local_rank");
+        assert_eq!(words(&serde_json::json!(["--mca", "btl", "tcp"])), "--mca btl tcp");
+        assert_eq!(words(&serde_json::json!(true)), "true");
+    }
 }

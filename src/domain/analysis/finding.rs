@@ -10,7 +10,7 @@ use crate::domain::ids::Rank;
 use crate::domain::standstill::silence_us;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, counted, ranges, short_duration_us};
+use crate::domain::units::{bytes, counted, metric, ranges, short_duration_us};
 
 /// How many are told at most.
 const MOST: usize = 5;
@@ -200,7 +200,7 @@ fn stalled(run: &RunAnalysis) -> Option<Finding> {
 
 fn not_finite(run: &RunAnalysis) -> Option<Finding> {
     let step = run.loss_not_finite_at?;
-    let last = run.loss.map_or_else(String::new, |loss| format!("last finite loss {:.4}", loss.last));
+    let last = run.loss.map_or_else(String::new, |loss| format!("last finite loss {}", metric(loss.last)));
     let words = format!("the loss is not a number from step {step} on");
     Some(Finding::new(3.0, words, last).seen_at(Place::Step(step)))
 }

@@ -35,6 +35,7 @@ impl Stands {
             return;
         }
         let since = at.plus_micros(-i64::try_from(standing.for_us).unwrap_or(i64::MAX));
+        let standing = &standing.told_after(ranks.get(&id).map(|stood| &stood.standing));
         let before = ranks.get(&id).and_then(|stood| stood.stop);
         let stop = match before {
             Some(stop) if standing.stopped => Some(Stop { to: at, ..stop }),

@@ -78,7 +78,7 @@ pub enum RunFilterError {
     )]
     Field(String),
     /// A state that does not exist.
-    #[error("'{0}' is no state: use running, done, failed, stopped, imported, ended or unknown")]
+    #[error("'{0}' is no state: use running, done, failed, refused, stopped, imported, ended or unknown")]
     State(String),
     /// Something that is no number of this field.
     #[error("'{1}' is no {0}: write {2}")]

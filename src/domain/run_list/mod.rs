@@ -34,8 +34,10 @@ pub struct ListedRun<'a> {
 pub enum ListedState {
     /// It goes on, here or elsewhere.
     Running,
-    /// A rank of it failed, or it could not start.
+    /// A rank of it failed, or a host was lost.
     Failed,
+    /// A host refused it: none of its ranks has started.
+    Refused,
     /// Its recording has no end, and a host of it has not answered.
     Unknown,
     /// It has ended, say its hosts; how is not recorded here.
@@ -55,6 +57,7 @@ impl ListedState {
             _ if spec.is_imported() => Self::Imported,
             (Some(outcome), _) if outcome.is_success() => Self::Done,
             (Some(outcome), _) if outcome.is_stopped() => Self::Stopped,
+            (Some(outcome), _) if outcome.is_refused() => Self::Refused,
             (Some(_), _) => Self::Failed,
             (None, RunStatus::Running) => Self::Running,
             (None, RunStatus::Ended) => Self::Ended,
@@ -67,6 +70,7 @@ impl ListedState {
         Some(match word {
             "running" | "live" => Self::Running,
             "failed" => Self::Failed,
+            "refused" => Self::Refused,
             "unknown" => Self::Unknown,
             "ended" => Self::Ended,
             "imported" => Self::Imported,

@@ -10,6 +10,8 @@ use crate::domain::event::Event;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::resume_point::{Backfill, RankResumePoint, ResumePoint};
 use crate::domain::run::{RefusalClass, RunSpec, RunStage};
+use crate::domain::run_status::nothing_there;
+use crate::domain::text::plain;
 use crate::domain::time::Stamp;
 use crate::launcher::plan;
 use crate::wire::message::{Follow, Refused, ToAgent};
@@ -100,6 +102,16 @@ impl RunMachine {
     /// A host that knows nothing of another run may just not be the one that it was started on.
     pub(super) fn is_half_started(&self, host: &HostId, refused: &Refused) -> bool {
         self.unsure && refused.class == RefusalClass::Unknown && !self.is_heard(host)
+    }
+
+    /// Why a host can't tell of its ranks, which is no end of them: it has the run and can't read it, or has nothing of it any more.
+    pub(super) fn not_followed(&self, host: &HostId, refused: &Refused) -> Option<String> {
+        match refused.class {
+            _ if self.stage == RunStage::Stopping => None,
+            class if class.may_pass() => Some(plain(host, &refused.reason).to_owned()),
+            RefusalClass::Unknown if self.is_heard(host) => Some(nothing_there(&self.spec, host)),
+            _ => None,
+        }
     }
 
     /// Ranks whose end was recorded. The client that recorded a failure may not have come to stop the others.

@@ -115,6 +115,31 @@ fn a_run_whose_client_ended_while_it_started_is_stopped_where_one_host_never_hea
 }
 
 #[test]
+fn a_host_that_has_lost_what_it_had_of_a_run_is_told_with_its_ranks() {
+    use crate::domain::resume_point::{RankResumePoint, ResumePoint};
+    let running = RankResumePoint { started: true, ..RankResumePoint::default() };
+    let ranks = BTreeMap::from([(Rank(0), running.clone()), (Rank(1), running)]);
+    let spec = Some(spec(JobKind::Plain));
+    let known = ResumePoint { spec, stage: Some(RunStage::Training), ranks, ..ResumePoint::default() };
+    let (mut machine, _) = attached(&known);
+    let actions = refuse_as(&mut machine, "b", "run X was never started on b", RefusalClass::Unknown);
+    let [Action::Emit(Origin::Run(_), event @ Event::RunNoted { host, note })] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!((host.as_str(), note.what.as_str()), ("b", what::NOT_FOLLOWED));
+    assert!(note.text.starts_with("it has nothing of this run (rank 1): it was set up anew, "), "{note:?}");
+    assert!(!machine.is_over(), "rank 0 runs");
+    // each client that attaches is told
+    let mut known = ResumePoint { notes: vec![(host.clone(), note.clone())], ..known };
+    let run = machine.id().clone();
+    assert!(!known.repeats(&run, &Origin::Run(run.clone()), event));
+    let other = Note::new(what::ADOPTED, "a new supervisor", HostTime(1));
+    known.notes.push((host.clone(), other.clone()));
+    let event = Event::RunNoted { host: host.clone(), note: other };
+    assert!(known.repeats(&run, &Origin::Run(run.clone()), &event));
+}
+
+#[test]
 fn a_host_that_cannot_tell_of_a_run_is_told_and_its_ranks_have_not_ended() {
     let (mut machine, _) = attached(&crate::domain::resume_point::ResumePoint::default());
     rank_event(&mut machine, 2, 0, &rank_started());

@@ -1,5 +1,6 @@
 //! Why a host's key must not be accepted, or can't be written down, in words that name the host and the remedy.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -46,8 +47,8 @@ pub enum TrustError {
     /// The host shows another key than it did.
     #[error(
         "{host}: HOST KEY OF {} HAS CHANGED: it shows {key}, known is {}; someone may be in between, so this is a \
-         hard stop; if the host was set up anew, remove the line by hand",
-        key.at, list(known)
+         hard stop; if the host was set up anew: {} && hvtui hosts trust {host}",
+        key.at, list(known), forget(known)
     )]
     ChangedKey {
         /// The host.
@@ -172,6 +173,19 @@ fn by_authority(place: Option<&Place>) -> String {
     })
 }
 
+/// The command that removes the lines of these keys, as a person would by hand: `sed -i '4d;9d' 'known_hosts'`.
+fn forget(known: &[KnownKey]) -> String {
+    let mut files: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
+    for Place { file, line } in known.iter().map(|key| &key.place) {
+        files.entry(file.display().to_string()).or_default().insert(*line);
+    }
+    let command = |(file, lines): (String, BTreeSet<usize>)| {
+        let lines: Vec<String> = lines.iter().map(|line| format!("{line}d")).collect();
+        format!("sed -i '{}' '{}'", lines.join(";"), file.replace('\'', r"'\''"))
+    };
+    files.into_iter().map(command).collect::<Vec<_>>().join(" && ")
+}
+
 fn list(known: &[KnownKey]) -> String {
     known.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
@@ -179,6 +193,7 @@ fn list(known: &[KnownKey]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::text::in_list;
 
     fn shown() -> ShownKey {
         ShownKey {
@@ -205,7 +220,13 @@ mod tests {
         insta::assert_snapshot!(unknown(&[], None), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new; compare it with the host's own and run: hvtui hosts trust gpu-a");
         insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it, but it shows no certificate of that); compare it with the host's own and run: hvtui hosts trust gpu-a");
         let changed = TrustError::ChangedKey { host: host(), key: shown().into(), known: known() };
-        insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand");
+        insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew: sed -i '4d' 'kh' && hvtui hosts trust gpu-a");
+        let at =
+            |file: &str, line| KnownKey { place: Place { file: file.into(), line }, ..known().remove(0) };
+        let commands = forget(&[at("kh", 9), at("kh", 4), at("it's", 1)]);
+        assert_eq!(commands, r"sed -i '1d' 'it'\''s' && sed -i '4d;9d' 'kh'");
+        let short = in_list(&changed.to_string()).into_owned();
+        assert_eq!(short, "host key changed (kh:4); hvtui hosts check says more");
         let other = TrustError::OtherKeyType { host: host(), key: shown().into(), known: known() };
         insta::assert_snapshot!(other, @"gpu-a: 10.0.0.7:22 shows ssh-ed25519 SHA256:new, but is known by another type of key: ssh-rsa SHA256:old (kh:4); compare it with the host's own and run: hvtui hosts trust gpu-a --fingerprint SHA256:new");
     }

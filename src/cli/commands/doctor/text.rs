@@ -18,7 +18,7 @@ const WIDEST: usize = 24;
 pub(super) fn as_text(matrix: &Matrix, verbose: bool) -> String {
     let (red, yellow) = (matrix.checks(Mark::Bad), matrix.checks(Mark::Look));
     let verdict = title(matrix, red, yellow);
-    let (hosts, checks) = (counted(matrix.hosts.len(), "host"), counted(matrix.rows.len(), "check"));
+    let (hosts, checks) = (counted(matrix.hosts.len(), "host"), matrix.checks_words());
     let mut out = format!("{hosts}, {checks}: {verdict}\n\n");
     let all: Vec<Group<'_>> = matrix.rows.iter().flat_map(|row| groups(matrix, row)).collect();
     for mark in [Mark::Bad, Mark::Look] {
@@ -150,10 +150,13 @@ mod tests {
     fn what_could_be_looked_at_nowhere_is_named() {
         let unseen = ("driver", ["no GPU", "no GPU"].map(Verdict::unknown));
         let alone = as_text(&matrix(&[reached(), unseen.clone()]), false);
-        assert!(alone.starts_with("2 hosts, 2 checks: nothing to judge on any host for driver\n"), "{alone}");
+        assert!(
+            alone.starts_with("2 hosts, 1 of 2 checks: nothing to judge on any host for driver\n"),
+            "{alone}"
+        );
         let shm = ("shm", ["1 T", "1 T"].map(Verdict::good));
         let text = as_text(&matrix(&[reached(), shm.clone(), unseen]), false);
-        let title = "2 hosts, 3 checks: nothing is wrong; nothing to judge on any host for driver\n";
+        let title = "2 hosts, 2 of 3 checks: nothing is wrong; nothing to judge on any host for driver\n";
         assert!(text.starts_with(title), "{text}");
         let seen = as_text(&matrix(&[reached(), shm]), false);
         assert!(seen.starts_with("2 hosts, 2 checks: nothing is wrong\n"), "{seen}");
@@ -164,12 +167,12 @@ mod tests {
         let unseen = ("driver", ["no GPU", "no GPU"].map(Verdict::unknown));
         let look = ("disk", [Verdict::good("1 T"), Verdict::look("full", "", "")]);
         let text = as_text(&matrix(&[reached(), look, unseen]), false);
-        let title = "2 hosts, 3 checks: 1 to look at; nothing to judge on any host for driver\n";
+        let title = "2 hosts, 2 of 3 checks: 1 to look at; nothing to judge on any host for driver\n";
         assert!(text.starts_with(title), "{text}");
         let down = (CONNECTION, ["a", "b"].map(|_| Verdict::bad("refused", "", "")));
         let away = ("disk", ["", ""].map(|_| Verdict::unknown("the host is not reached")));
         let text = as_text(&matrix(&[down, away]), false);
-        assert!(text.starts_with("2 hosts, 2 checks: 1 red\n"), "it counts checks, not hosts: {text}");
+        assert!(text.starts_with("2 hosts, 1 of 2 checks: 1 red\n"), "it counts checks, not hosts: {text}");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::domain::ids::HostId;
 use crate::domain::outcome::BUSY;
 use crate::domain::preflight::Mark;
+use crate::domain::text::in_list;
 use crate::domain::units::counted;
 
 /// Of what a link gives, the share below which an allreduce is to be looked at; of what the interface gives, a link.
@@ -49,7 +51,30 @@ pub(super) struct Row {
     pub(super) seconds: f64,
 }
 
+/// The load of a host, a processor, from which on others' work may make a measurement slow.
+const BUSY_LOAD: f32 = 0.75;
+/// Hosts that are named.
+const NAMED: usize = 4;
+
+/// `n1 (load 14 on 8 CPUs)`, of a host whose processors others keep busy: by its load over a minute, before anything was measured.
+pub(super) fn busy(host: &HostId, load: f32, cpus: u32) -> Option<String> {
+    (cpus > 0 && load >= BUSY_LOAD * cpus as f32).then(|| format!("{host} (load {load:.0} on {cpus} CPUs)"))
+}
+
 impl Row {
+    /// With the hosts that were busy before, where it has measured something slow, or something of which it is not known what was to
+    /// be expected.
+    pub(super) fn beside(mut self, busy: &[String]) -> Self {
+        let may_be_slow = self.mark == Mark::Look || self.expected_rate.is_none();
+        if self.rate.is_some() && may_be_slow && !busy.is_empty() {
+            let named: Vec<&str> = busy.iter().take(NAMED).map(String::as_str).collect();
+            let more = busy.len().saturating_sub(NAMED);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            self.words.push(format!("other processes kept CPUs busy before: {}{more}", named.join(", ")));
+        }
+        self
+    }
+
     /// Of a step that was not tried, and why.
     pub(super) fn left(step: &'static str, why: String) -> Self {
         Self {
@@ -71,7 +96,7 @@ impl Row {
 pub(super) fn not_reached(hosts: &[(String, String)], of: usize) -> Row {
     let line = |(host, why): &(String, String)| {
         let why = why.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(why);
-        format!("{host}: {why}")
+        format!("{host}: {}", in_list(why))
     };
     let mut words: Vec<String> = hosts.iter().take(LINES).map(line).collect();
     let more = hosts.len().saturating_sub(LINES);
@@ -280,6 +305,22 @@ mod tests {
         assert_eq!(row.words, ["n1: connection refused", "n2: no route to host"]);
         let many = not_reached(&(1..=6).map(host).collect::<Vec<_>>(), 6);
         assert_eq!((many.words.len(), many.words[4].as_str()), (5, "and 2 more"));
+    }
+
+    #[test]
+    fn busy_hosts_are_named_beside_what_may_be_slow_for_them() {
+        let n1 = HostId::from("n1");
+        assert_eq!(busy(&n1, 5.9, 8), None);
+        let busy: Vec<String> = busy(&n1, 14.2, 8).into_iter().collect();
+        assert_eq!(busy, ["n1 (load 14 on 8 CPUs)"]);
+        let row = |mark, expected_rate, rate| {
+            Row { mark, expected_rate, rate, ..Row::left("link", String::new()) }.beside(&busy).words
+        };
+        let words = ["other processes kept CPUs busy before: n1 (load 14 on 8 CPUs)"];
+        assert_eq!(row(Mark::Look, Some(1.0), Some(0.3)), words);
+        assert_eq!(row(Mark::Good, None, Some(0.3)), words);
+        assert!(row(Mark::Good, Some(1.0), Some(0.9)).is_empty(), "it is as fast as expected");
+        assert!(row(Mark::Bad, None, None).is_empty(), "it has measured nothing");
     }
 
     #[test]

@@ -206,6 +206,7 @@ fn state(model: &Model, row: &RunRow<'_>, theme: &Theme) -> (String, Style) {
             Some((stood, _)) if stood.is_within => ("▲ hung, stopped".to_owned(), theme.warn),
             _ => ("· stopped".to_owned(), theme.dim),
         },
+        (Some(outcome), ..) if outcome.is_refused() => ("✖ refused".to_owned(), theme.bad),
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), theme.bad),
         (None, Some(run)) => {
             if let Some((_, last)) = hang(model, run) {
