@@ -353,11 +353,11 @@ impl Screen {
             asked.retain(|due| due != host);
         }
         let all_told = asked.is_empty();
-        let shared = self.printer.state().and_then(|run| shared_cpu_slots(&run.spec, host, shares));
-        if let Some(shared) = shared {
-            match self.beside.iter_mut().find(|told| told.host == shared.host) {
-                Some(told) => told.add(shared),
-                None => self.beside.push(shared),
+        let slots = self.printer.state().and_then(|run| shared_cpu_slots(&run.spec, host, shares));
+        if let Some(slots) = slots {
+            match self.beside.iter_mut().find(|told| told.host == slots.host) {
+                Some(told) => told.add(slots),
+                None => self.beside.push(slots),
             }
         }
         if all_told {

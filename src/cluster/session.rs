@@ -360,13 +360,7 @@ impl Session {
         loop {
             tokio::select! {
                 biased;
-                written = &mut write => return match written {
-                    Ok(written) => written.map_err(lost),
-                    Err(_) => {
-                        let seconds = SILENCE.as_secs();
-                        Err(End::Silent(format!("nothing could be sent for {seconds} s: the link is given up")))
-                    }
-                },
+                written = &mut write => return written.map_or_else(|_| Err(unsent()), |written| written.map_err(lost)),
                 count = reader.read_buf(self.decoder.room()), if !ends && self.decoder.held() < MOST_UNREAD => {
                     ends = count.unwrap_or(0) == 0;
                 }
@@ -392,6 +386,11 @@ impl Session {
 
 fn lost(error: impl std::fmt::Display) -> End {
     End::Lost(error.to_string())
+}
+
+/// A peer that reads nothing.
+fn unsent() -> End {
+    End::Silent(format!("nothing could be sent for {} s: the link is given up", SILENCE.as_secs()))
 }
 
 /// One message of the agent that is not about what happens in a run: events and replies.
