@@ -66,7 +66,10 @@ pub(crate) async fn living(
         return Ok(newest);
     }
     let mut session = connect::session(&file.hosts, &paths.home, None, prompter).await?;
-    let asked = ask(&mut session, PATIENCE, prompter, |inventory| inventory.is_live(&first.id)).await;
+    // other hosts, which may be down, are not waited for
+    let is_known = |inventory: &RunInventory| open.iter().all(|spec| inventory.unheard(spec).is_empty());
+    let enough = |inventory: &RunInventory| inventory.is_live(&first.id) || is_known(inventory);
+    let asked = ask(&mut session, PATIENCE, prompter, enough).await;
     Ok(likeliest(&open, &asked.inventory).map_or_else(|| "last".to_owned(), ToString::to_string))
 }
 

@@ -134,7 +134,9 @@ async fn stream(
                 };
             }
             screen.own(&format!("{why}: stopping the run; this command exits with {}", screen.code()));
-            recorded.session().pass_over_the_rest();
+            if screen.is_unread() {
+                recorded.session().pass_over_the_rest();
+            }
             recorded.session().stop(run, false);
         }
         tokio::select! {
@@ -150,7 +152,7 @@ async fn stream(
                 }
             }
             // before the events: a flood of lines is no reason to stay
-            _ = look.tick(), if told_to_stop || told_closed => {
+            _ = look.tick(), if told_to_stop || (told_closed && screen.is_unread()) => {
                 if screen.leaves_unread(stillness, clock::now()) {
                     return Ok(End::Unread);
                 }
@@ -510,7 +512,12 @@ impl Screen {
             return false;
         }
         let since = *self.read_out.get_or_insert(now);
-        is_still || (self.closed.is_some() && now.micros_since(since) >= UNREAD_US)
+        is_still || (self.is_unread() && now.micros_since(since) >= UNREAD_US)
+    }
+
+    /// Whether nothing takes what ranks print: neither standard output nor files.
+    fn is_unread(&self) -> bool {
+        self.closed.is_some() && self.files.is_none()
     }
 
     /// Says once what a look of a launch waits for.
@@ -555,5 +562,16 @@ mod tests {
         assert!(is_told(Some(&told), &hosts(&["n3"]), Stamp(14_999_999)));
         assert!(!is_told(Some(&told), &hosts(&["n3"]), Stamp(15_000_000)));
         assert!(!is_told(Some(&told), &hosts(&["n2", "n3"]), Stamp(6_000_000)), "others");
+    }
+
+    #[test]
+    fn files_of_ranks_take_what_a_closed_standard_output_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut screen = Screen::new(RunPrinter::default(), false);
+        assert!(!screen.is_unread());
+        screen.closed = Some(Closed::Reader);
+        assert!(screen.is_unread());
+        let files = RankFiles::new(&folder.path().join("out")).unwrap();
+        assert!(!screen.with_files(Some(files)).is_unread());
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -133,6 +134,8 @@ print("\nhvtui " + json.dumps([sys.executable, found]))
 "#;
 /// Other Pythons of a host that are asked at most.
 const OTHERS: usize = 4;
+/// How long one of them may take: all must be done before the check itself is late.
+const OF_ANOTHER: Duration = Duration::from_millis(400);
 
 /// A Python and what it has.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -194,13 +197,13 @@ impl Python {
         let elsewhere = absent.map(|(name, _)| (name.clone(), environments::having(name)));
         found.elsewhere = elsewhere.collect();
         if site.starts.is_none() {
-            found.others = found.others_of(site);
+            found.others = found.others_of();
         }
         Ok(found)
     }
 
     /// Which other Pythons of the search path find the modules that this one does not find.
-    fn others_of(&self, site: &Site) -> BTreeMap<String, Vec<String>> {
+    fn others_of(&self) -> BTreeMap<String, Vec<String>> {
         let absent = self.modules.iter().filter(|(_, place)| place.is_none());
         let absent: Vec<&str> = absent.map(|(name, _)| name.as_str()).collect();
         let mut others: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -210,7 +213,7 @@ impl Python {
         let arguments: Vec<&str> = ["-c", FINDS].into_iter().chain(absent).collect();
         let pythons = pythons(std::env::var_os("PATH").as_deref()).into_iter();
         for program in pythons.filter(|program| *program != Path::new(&self.executable)).take(OTHERS) {
-            let Ok(told) = site.ask(&program, &arguments) else { continue };
+            let Ok(told) = Site::ask_within(&program, &arguments, OF_ANOTHER) else { continue };
             let line = told.out.lines().rev().find_map(|line| line.strip_prefix("hvtui "));
             let told = line.and_then(|line| serde_json::from_str::<(String, Vec<String>)>(line).ok());
             // a program that starts this one is no other

@@ -46,7 +46,7 @@ impl Backfill {
 
     /// How long what is left of a run that has ended may take, seconds; without it a minute.
     pub fn patience_s(self) -> Option<u64> {
-        (self == Self::End).then_some(2)
+        (self == Self::End).then_some(5)
     }
 
     /// Whether what can't be caught up with is left out.

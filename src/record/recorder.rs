@@ -446,14 +446,15 @@ impl<W: Write> Write for Counted<W> {
 
 /// Removes what a full disk has left of a recording in which there is nothing: it would be taken for the newest one.
 fn remove_if_empty(first: &Path) {
-    // one that is larger holds something
+    // one that is larger holds something, and one that was continued holds what another client has recorded
+    let is_alone = segments::of(first).len() == 1;
     let is_small = std::fs::metadata(first).is_ok_and(|about| about.len() <= MOST_EMPTY);
     let is_empty = || match reader::summarize(first) {
         Err(Error::NotARecording(_)) => true,
         Err(Error::Chunk { reason, .. }) => reason == reader::NO_CHUNK,
         _ => false,
     };
-    if is_small && is_empty() {
+    if is_alone && is_small && is_empty() {
         // what can't be removed is left out by who looks for a run
         let _ = std::fs::remove_file(first);
     }
@@ -549,6 +550,11 @@ mod tests {
         recorder.finish().unwrap();
         remove_if_empty(&path);
         assert!(path.exists());
+        let next = folder.path().join("run.2.mcap");
+        std::fs::rename(&path, &next).unwrap();
+        std::fs::write(&path, b"").unwrap();
+        remove_if_empty(&path);
+        assert!(path.exists() && next.exists(), "its second file is found by its first one");
     }
 
     #[test]

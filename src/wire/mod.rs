@@ -11,6 +11,7 @@ pub mod frame;
 pub mod gpu;
 pub mod handshake;
 pub mod image;
+mod kinds;
 pub mod lane;
 pub mod limits;
 pub mod mesh;

@@ -3,8 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::super::frame::Decoder;
+use super::super::message::*;
+use super::super::signal::SignalAsk;
 use super::*;
+use crate::domain::collectives::HostCollectives;
+use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::late::Late;
+use crate::domain::log::Stream;
 use crate::domain::signal::{ProcessKey, SignalName, SignalRequest};
+use crate::domain::time::Stamp;
 use proptest::prelude::*;
 
 fn frames(bytes: &[u8]) -> Vec<Frame> {
