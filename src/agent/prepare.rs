@@ -285,7 +285,10 @@ impl Place<'_> {
                 None => text,
             }
         })?;
-        match lacks_interpreter(&file, path.as_deref(), &cwd, &format!("on {}", self.spec.host)) {
+        // ranks of srun run on other machines
+        let is_here = self.spec.engine.as_ref().is_none_or(Engine::seats_ranks);
+        let place = format!("on {}", self.spec.host);
+        match lacks_interpreter(&file, path.as_deref(), &cwd, &place).filter(|_| is_here) {
             Some(lacking) => Err(lacking),
             None => Ok(Some(file)),
         }

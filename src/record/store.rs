@@ -269,12 +269,14 @@ impl Store {
     /// The newest recording of a run that was not refused; the newest one where all were. Of a refused run, none of whose ranks has
     /// started, there is nothing to be shown.
     pub fn newest_begun(&self) -> Result<PathBuf, Error> {
-        let was_refused = |path: &PathBuf| {
-            let outcome = reader::summarize(path).ok().and_then(|summary| summary.last.outcome);
+        let was_refused = |run: &RunId| {
+            let outcome = reader::summarize(&self.path_of(run)).ok().and_then(|known| known.last.outcome);
             outcome.is_some_and(|outcome| outcome.is_refused())
         };
-        let mut paths = self.ids()?.into_iter().map(|run| self.path_of(&run)).filter(|path| path.exists());
-        paths.find(|path| !was_refused(path)).map_or_else(|| self.find(""), Ok)
+        let mut ids = self.ids()?;
+        ids.retain(|run| self.path_of(run).exists());
+        let begun = ids.iter().find(|run| !self.is_left_empty(run) && !was_refused(run));
+        begun.map_or_else(|| self.find(""), |run| Ok(self.path_of(run)))
     }
 
     /// Runs as a message names them: `7QK2 mnist`.
