@@ -98,9 +98,9 @@ impl RunOutcome {
         matches!(self.end, RunEnd::Stopped | RunEnd::StoppedElsewhere)
     }
 
-    /// Whether a host refused it, so that no rank of it has started.
+    /// Whether a host refused it, so that no rank of it has started, in no attempt.
     pub fn is_refused(&self) -> bool {
-        matches!(self.end, RunEnd::Refused | RunEnd::Busy)
+        matches!(self.end, RunEnd::Refused | RunEnd::Busy) && self.at.is_none()
     }
 
     /// How the run ended, in a word or two: the code of an imported one is not known.

@@ -441,7 +441,9 @@ impl RunMachine {
             return;
         }
         self.abort(actions);
-        let outcome = self.first_refusal(outcome);
+        let mut outcome = self.first_refusal(outcome);
+        // ranks of an earlier attempt have run: it is no run that a host refused
+        outcome.at = self.attempt.filter(|attempt| *attempt > 0).map(|_| at);
         self.end(outcome, actions);
     }
 
@@ -515,7 +517,8 @@ impl RunMachine {
 
     fn end(&mut self, mut outcome: RunOutcome, actions: &mut Vec<Action>) {
         self.stage = RunStage::Ended;
-        outcome.at = self.exits.values().filter(|(_, exit)| !exit.is_lost()).map(|(at, _)| *at).max();
+        let last = self.exits.values().filter(|(_, exit)| !exit.is_lost()).map(|(at, _)| *at).max();
+        outcome.at = last.or(outcome.at);
         actions.push(Action::Emit(self.origin(), Event::RunEnded { outcome }));
     }
 

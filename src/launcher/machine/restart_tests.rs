@@ -183,6 +183,7 @@ fn gpus_that_somebody_took_between_two_attempts_end_the_run_as_busy() {
         (outcome.end, outcome.exit_code(), outcome.summary.as_str()),
         (RunEnd::Busy, 75, "b: GPU 0 is leased by li")
     );
+    assert!(!outcome.is_refused(), "the first attempt has run: {outcome:?}");
 }
 
 #[test]
