@@ -441,10 +441,8 @@ impl RunMachine {
             return;
         }
         self.abort(actions);
-        let mut outcome = self.first_refusal(outcome);
-        // ranks of an earlier attempt have run: it is no run that a host refused
-        outcome.at = self.attempt.filter(|attempt| *attempt > 0).map(|_| at);
-        self.end(outcome, actions);
+        let outcome = self.first_refusal(outcome);
+        self.end(self.after_attempts(outcome, at), actions);
     }
 
     fn stop_all(&mut self, cause: StopCause, now: bool, at: Stamp, actions: &mut Vec<Action>) {

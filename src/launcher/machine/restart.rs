@@ -78,6 +78,11 @@ impl RunMachine {
         RunOutcome { summary, ..outcome }
     }
 
+    /// The outcome of an attempt that did not start. Where ranks of an earlier one have run, it is no run that a host refused.
+    pub(super) fn after_attempts(&self, outcome: RunOutcome, at: Stamp) -> RunOutcome {
+        RunOutcome { at: self.attempt.filter(|attempt| *attempt > 0).map(|_| at), ..outcome }
+    }
+
     /// A host refuses it, for another client has stopped it there.
     pub(super) fn unwanted_there(&self) -> RunOutcome {
         let summary = if self.committed { "stopped".to_owned() } else { self.unstarted() };

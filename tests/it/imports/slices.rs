@@ -152,7 +152,10 @@ fn in_a_folder_they_count_where_there_is_nothing_else() {
     std::fs::remove_file(folder.join("c.json")).unwrap();
     std::fs::copy(fixture("horovod.json"), folder.join("horovod.json")).unwrap();
     let told = imported(&person, &["logs"]);
-    assert_eq!((&told["format"], left_out(&told, "files that are no traces")), (&"horovod".into(), Some(2)));
+    assert_eq!(
+        (&told["format"], left_out(&told, "traces that can't be taken together")),
+        (&"horovod".into(), Some(2))
+    );
     let told = imported(&person, &["logs", "--step", "step"]);
     assert_eq!((&told["format"], &told["ranks"]), (&"slices".into(), &2.into()));
     // two sessions of JAX's profiler
