@@ -58,8 +58,11 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
     let counters = Counters { model, run, all: &frame.slots.counters, ahead };
     let note = (usize::from(lanes.h) > rank_room).then(|| counters.axis()).flatten();
     let hidden = [shown.hidden, shown.hidden_slots];
-    let has_marks = mark_columns(model, part).next().is_some();
-    let words = head(frame, canvas, (band.y, has_marks), (clocks_apart(frame), hidden, note));
+    let marks: Vec<u16> = mark_columns(model, part).collect();
+    // what the words of the head cover stands on the row of times; where there is none they make room
+    let right = canvas.width();
+    let note = note.filter(|note| shown.ruler || marks.iter().all(|x| x + width(note) + 3 < right));
+    let words = head(frame, canvas, (band.y, !marks.is_empty()), (clocks_apart(frame), hidden, note));
     let spans = unattended(model, run);
     let lost = replay::state(model).map_or(&[][..], |state| &state.lost);
     let away = |column: u16| {
@@ -101,8 +104,7 @@ pub(super) fn draw(frame: &Frame<'_>, canvas: &mut Canvas<'_>, band: Band) {
         canvas.text(x, lanes.y, w, words, canvas.theme.dim);
     }
     let mut y = counters.draw(canvas, y, &shown.slots, part, away);
-    // what the words of the head cover stands on the row of times, where there is one
-    let (on_head, covered): (Vec<u16>, Vec<u16>) = mark_columns(model, part).partition(|x| words.contains(x));
+    let (on_head, covered): (Vec<u16>, Vec<u16>) = marks.into_iter().partition(|x| words.contains(x));
     let times = shown.ruler.then_some(y);
     if shown.ruler {
         ruler::draw(canvas, &model.zone, y, part, &covered);
