@@ -10,8 +10,8 @@ use super::ports::HeldPorts;
 use super::script;
 use crate::domain::engine::Engine;
 use crate::domain::environment::EnvironmentChange;
-use crate::domain::ids::{HostId, Rank, RunId};
-use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use crate::domain::run::{HostRun, Placement, RankSpec, RefusalClass, Slot, Spool};
 use crate::domain::units;
 use crate::image::engine::EngineError;
 use crate::program::{ProgramError, lacks_interpreter, resolve, resolve_python_of, working_directory};
@@ -110,7 +110,7 @@ fn check(config: &AgentConfig, spec: &HostRun) -> Result<Option<Ready>, NotReady
     let leased = take_leases(config, spec).map_err(|error| NotReady {
         busy: leases_are_held(&error),
         class: lease_class(&error),
-        ..whole(error.to_string())
+        ..whole(error.words(&|gpu| gpu_name(spec, gpu)))
     })?;
     let Some(claims) = leased else { return Ok(None) };
     let ports = HeldPorts::take(spec).map_err(whole)?;
@@ -146,6 +146,14 @@ fn take_leases(config: &AgentConfig, spec: &HostRun) -> Result<Option<Claims>, L
         }
     }
     lease::claim(spec).map(Some)
+}
+
+/// `GPU 3`, as the run has it; its UUID where an older client launched it.
+fn gpu_name(spec: &HostRun, gpu: &GpuUuid) -> String {
+    let placements = spec.run_spec.iter().flat_map(|run| &run.placements);
+    let mut slots = placements.filter(|placement| placement.host == spec.host).flat_map(Placement::slots);
+    let slot = slots.find(|slot| matches!(slot, Slot::Gpu { uuid, .. } if uuid == gpu));
+    slot.map_or_else(|| gpu.to_string(), |slot| format!("GPU {}", slot.index()))
 }
 
 /// Whether a supervisor has taken this attempt of a run on, now or before. One that has only claimed it may still give it back.
@@ -347,7 +355,7 @@ mod tests {
 
     use super::*;
     use crate::domain::engine::Node;
-    use crate::domain::fixtures::host_run;
+    use crate::domain::fixtures::{host_run, run_spec};
     use crate::domain::run::{MinFree, Spool};
 
     fn config(state: &std::path::Path) -> AgentConfig {
@@ -369,6 +377,23 @@ mod tests {
                 cwd: Some("/tmp".to_owned()),
             }])
         }
+    }
+
+    #[test]
+    fn a_gpu_is_called_by_its_number_in_the_run() {
+        let gpu = |host: &str, index| Slot::Gpu { index, uuid: GpuUuid::from(format!("GPU-{host}-{index}")) };
+        let place = |host: &str, index| Placement {
+            rank: Rank(index),
+            host: HostId::from(host),
+            local_rank: 0,
+            slot: gpu(host, index),
+            more: vec![gpu(host, index + 1)],
+        };
+        let run = run_spec(vec![place("gpu-a", 0), place("gpu-b", 2)]);
+        let spec = HostRun { run_spec: Some(Box::new(run)), ..spec(&["true"], &[]) };
+        let named = |gpu: &str| gpu_name(&spec, &GpuUuid::from(gpu));
+        assert_eq!([named("GPU-gpu-b-2"), named("GPU-gpu-b-3")], ["GPU 2", "GPU 3"]);
+        assert_eq!(named("GPU-gpu-a-0"), "GPU-gpu-a-0", "of another host");
     }
 
     #[test]

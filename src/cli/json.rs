@@ -152,18 +152,19 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             info,
             sample: latest.map(|(_, sample)| sample),
             leases: state.and_then(leases),
-            gpus: state.zip(info).map(|(state, info)| gpus(config, state, info)),
+            gpus: state.zip(info).map(|(state, info)| gpus(config, state, info, now)),
             gpu_events: state.into_iter().flat_map(|state| state.gpu_events.newest()).map(happened).collect(),
         }
     };
     Tick { version: VERSION, r#type: "tick", at: moment(now), hosts: hosts.iter().map(host).collect() }
 }
 
-fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo) -> Vec<Gpu> {
+fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo, now: Stamp) -> Vec<Gpu> {
     let latest = state.latest().map(|(_, sample)| sample);
     let gpu = |gpu: &GpuInfo| {
         let sample = latest.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
-        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, config.free_memory);
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, config.free_memory)
+            .unless_off_bus(state.gpu_events.is_off_bus(&gpu.uuid, now, None));
         let free = occupancy.is_free();
         Gpu { index: gpu.index, free, why: (!free).then(|| occupancy.words(&|_| None)) }
     };

@@ -99,8 +99,9 @@ const GPU: [Metric<OfGpu>; 9] = [
         name: "free",
         help: "1 when the GPU is free, by the rule that launches use, else 0.",
         value: |gpu| {
-            let leases = gpu.host.state.leases.as_ref();
-            let occupancy = Occupancy::of(gpu.info, leases, gpu.sample, gpu.host.config.free_memory);
+            let Host { config, state, now, .. } = gpu.host;
+            let occupancy = Occupancy::of(gpu.info, state.leases.as_ref(), gpu.sample, config.free_memory)
+                .unless_off_bus(state.gpu_events.is_off_bus(&gpu.info.uuid, *now, None));
             Some(f64::from(u8::from(occupancy.is_free())))
         },
     },

@@ -161,7 +161,8 @@ fn columns(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp) 
     };
     let user = |gpu: &GpuInfo| {
         let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
-        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live(gpu), config.free_memory);
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live(gpu), config.free_memory)
+            .unless_off_bus(state.gpu_events.is_off_bus(&gpu.uuid, now, None));
         middle_cut(&sanitize(&user(held, live(gpu), occupancy.is_free())), USER)
     };
     let health =
@@ -230,7 +231,8 @@ fn gpus(
     for (place, gpu) in info.gpus.iter().enumerate() {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
-        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, config.free_memory);
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, config.free_memory)
+            .unless_off_bus(state.gpu_events.is_off_bus(&gpu.uuid, now, None));
         lines.push(table_row(&columns, |column| &column.cells[place]));
         lines.extend(held.map(|held| lease(held, state, now)));
         let beside = state.leases.iter().flat_map(|leases| &leases.beside).filter(|one| one.gpu == gpu.uuid);
@@ -275,6 +277,10 @@ fn user(held: Option<&Lease>, live: Option<&GpuSample>, free: bool) -> String {
 }
 
 fn model(gpu: &GpuInfo) -> String {
+    // the name of one that can't be read is the driver's error, which STATE tells
+    if !gpu.uuid.is_readable() {
+        return "–".to_owned();
+    }
     let indent = if gpu.is_slice() { "└ " } else { "" };
     format!("{indent}{}", middle_cut(&sanitize(gpu.short_model()), 20))
 }
@@ -377,6 +383,17 @@ mod tests {
         let line = |holds: &str| text.lines().find(|line| line.contains(holds)).unwrap();
         let end = |line: &str, of: &str| line.find(of).map(|at| line[..at + of.len()].width());
         assert_eq!(end(line("  700 "), "SM100"), end(line("SM CLOCK"), "UTIL"), "{text}");
+    }
+
+    #[test]
+    fn the_error_of_a_gpu_that_is_lost_is_no_model() {
+        let mut world = world();
+        let state = world.hosts.values_mut().find(|state| state.latest().is_some()).unwrap();
+        let gpu = &mut Arc::make_mut(state.info.as_mut().unwrap()).gpus[3];
+        gpu.uuid = crate::domain::ids::GpuUuid::unreadable(3);
+        gpu.name = "unreadable GPU: the GPU is lost".to_owned();
+        let text = render(&world, &hosts(), NOW, 200);
+        assert!(!text.contains("unreadable") && text.contains("lost"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! commands share. Pure; must not know who asks.
 //!
 //! A GPU is free when it is not leased, its process list can be read and is empty, and at most a little of its memory
-//! is in use. What is not known is not free, and neither is one with MIG mode on: its slices may be.
+//! is in use. What is not known is not free, neither is one with MIG mode on (its slices may be), nor one that has
+//! fallen off the bus.
 
 use super::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, mig};
 use super::lease::{Lease, Leases};
@@ -51,6 +52,8 @@ pub enum Occupancy<'a> {
     },
     /// MIG mode is on: ranks are placed on its slices, so many.
     Divided(u32),
+    /// It has fallen off the bus: what it tells otherwise does not count.
+    OffBus,
     /// These processes, at least one.
     Processes(&'a [GpuProcess]),
     /// It is in use, and no process is seen on it.
@@ -106,6 +109,12 @@ impl<'a> Occupancy<'a> {
         }
     }
 
+    /// The same by what has happened to the GPU: one that has fallen off the bus is not free.
+    #[must_use]
+    pub fn unless_off_bus(self, is_off_bus: bool) -> Self {
+        if is_off_bus && self.is_free() { Self::OffBus } else { self }
+    }
+
     fn unknown(why: &str) -> Self {
         Self::Unknown { why: why.to_owned() }
     }
@@ -123,7 +132,9 @@ impl<'a> Occupancy<'a> {
         match self {
             Self::Leased { lease, processes } => lease.own && own(processes),
             Self::Processes(processes) => own(processes),
-            Self::Free | Self::Divided(_) | Self::Unseen { .. } | Self::Unknown { .. } => false,
+            Self::Free | Self::Divided(_) | Self::OffBus | Self::Unseen { .. } | Self::Unknown { .. } => {
+                false
+            }
         }
     }
 
@@ -137,6 +148,7 @@ impl<'a> Occupancy<'a> {
                 format!("leased by {}{age}{what}", lease.holder())
             }
             Self::Divided(slices) => mig::words(*slices),
+            Self::OffBus => "it has fallen off the bus".to_owned(),
             Self::Processes(processes) => process_words(processes).unwrap_or_default(),
             Self::Unseen { used, total, util } => {
                 let memory = used.map(|used| match total {

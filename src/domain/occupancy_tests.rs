@@ -153,3 +153,14 @@ fn a_gpu_without_memory_of_its_own_is_judged_by_processes_and_utilisation() {
     let no_list = GpuSample { processes: Reading::Unsupported, ..shared };
     assert!(matches!(of(None, &no_list), Occupancy::Unknown { .. }));
 }
+
+#[test]
+fn one_that_has_fallen_off_the_bus_is_not_free_and_what_is_on_it_is_told_first() {
+    let idle = idle();
+    assert!(of(None, &idle).unless_off_bus(false).is_free());
+    let gone = of(None, &idle).unless_off_bus(true);
+    assert_eq!(refusal(&gone), "gpu-c:1: it has fallen off the bus");
+    assert!(!gone.is_free() && !gone.has_holder() && !gone.is_own("li"));
+    let held = Leases { held: vec![lease(true)], ..Leases::default() };
+    assert!(of(Some(&held), &idle).unless_off_bus(true).has_holder());
+}

@@ -26,7 +26,7 @@ pub fn host_list(list: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
 }
 
 /// A host file's text: one host a line as `a slots=2` (Open MPI, Horovod), `a:2` (MPICH) or `a`;
-/// `#` begins a comment. `file` names it in errors.
+/// `max_slots=4` (Open MPI) only has to be no less than the slots, of which no more are used; `#` begins a comment. `file` names it in errors.
 pub fn host_file(file: &str, text: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
     let mut hosts = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -48,14 +48,16 @@ pub fn host_file(file: &str, text: &str) -> Result<Vec<(HostId, u32)>, RequestEr
 fn host_line(line: &str) -> Result<(HostId, u32), String> {
     let mut words = line.split_whitespace();
     let (host, mut count) = host_entry(words.next().unwrap_or(""))?;
+    let mut most = u32::MAX;
     for word in words {
         match word.split_once('=') {
             Some(("slots", number)) => count = ranks(number)?,
+            Some(("max_slots" | "max-slots", number)) => most = ranks(number)?,
             Some((key, _)) => return Err(format!("has `{key}`, which is not supported yet")),
             None => return Err(format!("has the stray word `{word}`")),
         }
     }
-    Ok((host, count))
+    if count > most { Err(format!("has {count} slots and max_slots={most}")) } else { Ok((host, count)) }
 }
 
 /// A host with its number of ranks as `-H` takes it: an address of IPv6 stands in brackets.

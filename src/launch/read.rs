@@ -7,7 +7,7 @@ use super::container::{ContainerFault, WrittenContainer};
 use super::environment::{EnvironmentFault, WrittenEnvironment};
 use super::host_list::{self, host_entry};
 use super::names;
-use super::request::{LaunchRequest, OnBusy, Only, Pick, PlacementSpec};
+use super::request::{LaunchRequest, OnBusy, Only, Pick, PlacementSpec, SlotName};
 use crate::domain::filter::Filter;
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, PythonHooks};
@@ -467,26 +467,47 @@ fn picked(mut picks: Vec<Pick>, np: Option<u32>, each: u32) -> Result<PlacementS
     Ok(PlacementSpec::Picks(picks))
 }
 
-/// `a:0,1;b:GPU-uuid` as slots, in the order written.
+/// A list of slots has no more than this, so that a range that was mistyped takes no memory.
+const MOST_SLOTS: u32 = 1 << 14;
+
+/// `3` or `0-2` as the names of slots; a range is of numbers.
+fn slot_names(text: &str) -> Option<Vec<SlotName>> {
+    let number = |text: &str| text.parse::<u32>().ok();
+    match text.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?))) {
+        Some((first, last)) => {
+            let is_range = first <= last && last - first < MOST_SLOTS;
+            is_range.then(|| (first..=last).map(SlotName::Index).collect())
+        }
+        None => names::slot_name(text).map(|name| vec![name]),
+    }
+}
+
+/// `a:0,2-5;b:GPU-uuid` as slots, in the order written.
 pub fn picks(text: &str) -> Result<Vec<Pick>, RequestError> {
     let bad =
         |entry: &str, fault: &str| RequestError::BadPick { entry: entry.to_owned(), fault: fault.to_owned() };
     let mut picks = Vec::new();
     let mut seen = BTreeSet::new();
-    for part in text.split(';').map(str::trim) {
+    let mut parts = text.split(';').map(str::trim).filter(|part| !part.is_empty()).peekable();
+    if parts.peek().is_none() {
+        return Err(bad(text, "names no slot"));
+    }
+    for part in parts {
         let (host, slots) = part.split_once(':').ok_or_else(|| bad(part, "has no `:`"))?;
         if let Some(fault) = names::name_fault(host) {
             return Err(bad(part, &format!("names a host that {fault}")));
         }
         for slot in slots.split(',').map(str::trim) {
-            let name = names::slot_name(slot).ok_or_else(|| {
+            let named = slot_names(slot).ok_or_else(|| {
                 bad(part, &format!("has `{slot}`, which is no slot's number and no GPU UUID"))
             })?;
-            let pick = Pick { host: HostId::from(host), slot: name };
-            if !seen.insert(pick.clone()) {
-                return Err(RequestError::PickedTwice { host: pick.host, slot: slot.to_owned() });
+            for name in named {
+                let pick = Pick { host: HostId::from(host), slot: name };
+                if !seen.insert(pick.clone()) {
+                    return Err(RequestError::PickedTwice { host: pick.host, slot: slot.to_owned() });
+                }
+                picks.push(pick);
             }
-            picks.push(pick);
         }
     }
     Ok(picks)

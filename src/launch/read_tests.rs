@@ -1,7 +1,6 @@
 use super::*;
 use crate::domain::run::JobKind;
 use crate::launch::host_list::{host_file, host_list};
-use crate::launch::request::SlotName;
 use proptest::prelude::*;
 
 fn words(line: &str) -> Vec<String> {
@@ -145,16 +144,19 @@ fn host_lists_as_horovodrun_and_mpirun_take_them() {
 fn host_files_as_the_launchers_take_them() {
     let text = "# two racks\n\na slots=2  # left\nb:3\n  c\na slots=1\n";
     assert_eq!(host_file("h", text).unwrap(), hosts(&[("a", 3), ("b", 3), ("c", 1)]));
-    let texts: Vec<String> = ["# none\n", "a\nb slots=x\n", "a slots=2 port=22", "a 2", "li@a slots=1"]
-        .iter()
-        .map(|text| host_file("hosts", text).unwrap_err().to_string())
-        .collect();
+    assert_eq!(host_file("h", "a slots=1 max_slots=2\nb max-slots=1").unwrap(), hosts(&[("a", 1), ("b", 1)]));
+    let texts: Vec<String> =
+        ["# none\n", "a\nb slots=x\n", "a slots=2 port=22", "a 2", "li@a slots=1", "a slots=3 max_slots=2"]
+            .iter()
+            .map(|text| host_file("hosts", text).unwrap_err().to_string())
+            .collect();
     insta::assert_snapshot!(texts.join("\n"), @"
     host file hosts names no host: write one a line, such as `gpu-a slots=2`
     host file hosts, line 2: `b slots=x` has `x` where a number of ranks belongs; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
     host file hosts, line 1: `a slots=2 port=22` has `port`, which is not supported yet; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
     host file hosts, line 1: `a 2` has the stray word `2`; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
     host file hosts, line 1: `li@a slots=1` holds a user, which belongs into the hosts file; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
+    host file hosts, line 1: `a slots=3 max_slots=2` has 3 slots and max_slots=2; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
     ");
 }
 
@@ -166,17 +168,24 @@ fn picks_by_number_and_uuid() {
         picks("a:0,1; b:GPU-3f-1").unwrap(),
         [pick("a", SlotName::Index(0)), pick("a", SlotName::Index(1)), pick("b", uuid)]
     );
-    let texts: Vec<String> = ["a", "a:", "a:x", ":0", "a:0;", "a:0;a:0"]
-        .iter()
-        .map(|text| picks(text).unwrap_err().to_string())
-        .map(|text| text.split("; write").next().unwrap().to_owned())
-        .collect();
+    assert_eq!(picks("a:0-2;").unwrap(), picks("a:0,1,2").unwrap(), "as the list of runs tells them");
+    assert_eq!(picks("a:3-3;;b:0").unwrap(), picks("a:3;b:0").unwrap());
+    let texts: Vec<String> =
+        ["a", "a:", "a:x", ":0", "", " ;", "a:2-1", "a:0-4294967295", "a:0-1,1", "a:0;a:0"]
+            .iter()
+            .map(|text| picks(text).unwrap_err().to_string())
+            .map(|text| text.split("; write").next().unwrap().to_owned())
+            .collect();
     insta::assert_snapshot!(texts.join("\n"), @"
     --gpus: `a` has no `:`
     --gpus: `a:` has ``, which is no slot's number and no GPU UUID
     --gpus: `a:x` has `x`, which is no slot's number and no GPU UUID
     --gpus: `:0` names a host that is empty
-    --gpus: `` has no `:`
+    --gpus: `` names no slot
+    --gpus: ` ;` names no slot
+    --gpus: `a:2-1` has `2-1`, which is no slot's number and no GPU UUID
+    --gpus: `a:0-4294967295` has `0-4294967295`, which is no slot's number and no GPU UUID
+    --gpus: a:1 is named twice: one rank a slot
     --gpus: a:0 is named twice: one rank a slot
     ");
 }

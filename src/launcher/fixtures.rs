@@ -15,6 +15,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         topology: None,
         slice_of: BTreeMap::new(),
         divided: BTreeMap::new(),
+        lost: BTreeMap::new(),
         no_gpu: None,
         driver_fails: false,
         id: HostId::from(name),

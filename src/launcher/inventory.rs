@@ -7,9 +7,9 @@ use crate::config::{HostConfig, SlotCount};
 use crate::domain::environment::EnvironmentPlan;
 use crate::domain::filter::Exclusion;
 use crate::domain::gpu::event::{GpuEvents, all_faults};
-use crate::domain::gpu::health::Severity;
+use crate::domain::gpu::health::{Severity, Unreadable};
 use crate::domain::gpu::topology::Topology;
-use crate::domain::gpu::{GpuInfo, mig};
+use crate::domain::gpu::{GpuInfo, Reading, mig};
 use crate::domain::host::{GpuAbsence, HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::lease::Leases;
@@ -38,6 +38,8 @@ pub struct HostFacts {
     pub slice_of: BTreeMap<GpuUuid, GpuUuid>,
     /// GPUs that take no ranks because MIG mode is on, by index and by UUID, each with the reason.
     pub divided: BTreeMap<String, String>,
+    /// GPUs that take no ranks because they can't be read, by index, each with what it does: `is lost`.
+    pub lost: BTreeMap<u32, &'static str>,
     /// Why none of its slots is a GPU, where none is.
     pub no_gpu: Option<String>,
     /// Whether that is a fault of its GPU driver: the host may have GPUs that can't be used.
@@ -142,6 +144,7 @@ impl HostFacts {
                 .map(|topology| (topology, mig::whole(&info.gpus).map(|gpu| gpu.index).collect())),
             slice_of: slices(info),
             divided: divided(info),
+            lost: lost(config.slots, info),
             left_out: BTreeMap::new(),
             in_use: BTreeSet::new(),
             env,
@@ -167,6 +170,7 @@ impl HostFacts {
         if self.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
             self.slots = cpu_slots(info.cpus);
             self.busy.clear();
+            self.lost.clear();
             self.no_gpu = Some("the launch hides its GPUs".to_owned());
         }
         // it asks for CPU slots
@@ -228,6 +232,7 @@ impl HostFacts {
             topology: None,
             slice_of: BTreeMap::new(),
             divided: BTreeMap::new(),
+            lost: BTreeMap::new(),
             no_gpu: None,
             driver_fails: false,
             left_out: BTreeMap::new(),
@@ -275,6 +280,19 @@ fn divided(info: &HostInfo) -> BTreeMap<String, String> {
     each.flat_map(|(slices, names)| names.map(|name| (name, mig::words(slices)))).collect()
 }
 
+fn lost(count: SlotCount, info: &HostInfo) -> BTreeMap<u32, &'static str> {
+    let does = |gpu: &GpuInfo| match &gpu.pci {
+        Reading::Failed { error } => match Unreadable::by(error) {
+            Unreadable::Lost => "is lost",
+            Unreadable::NoAnswer => "gives no answer",
+            Unreadable::Other(_) => "is unreadable",
+        },
+        Reading::Value(_) | Reading::Unsupported => "is unreadable",
+    };
+    let gone = info.gpus.iter().filter(|gpu| count == SlotCount::Auto && !gpu.uuid.is_readable());
+    gone.map(|gpu| (gpu.index, does(gpu))).collect()
+}
+
 fn no_gpu(slots: &[Slot], count: SlotCount, info: &HostInfo) -> Option<String> {
     if slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
         return None;
@@ -314,9 +332,12 @@ fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> O
     let Slot::Gpu { index, uuid } = slot else { return None };
     let gpu = info.gpus.iter().find(|gpu| gpu.uuid == *uuid)?;
     let sample = now.sample.and_then(|sample| sample.gpus.iter().find(|gpu| gpu.index == *index));
-    let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory);
-    // Of a GPU whose lease is older than its slices none of them can be taken, by its holder neither.
     let whole = info.gpus.iter().find(|whole| Some(whole.index) == gpu.parent);
+    let is_gone =
+        |gpu: &GpuInfo| now.events.is_some_and(|(events, at)| events.is_off_bus(&gpu.uuid, at, None));
+    let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory)
+        .unless_off_bus(is_gone(gpu) || whole.is_some_and(is_gone));
+    // Of a GPU whose lease is older than its slices none of them can be taken, by its holder neither.
     let is_whole_leased =
         whole.zip(now.leases).is_some_and(|(whole, leases)| leases.of(&whole.uuid).is_some());
     (!occupancy.is_free()).then(|| Holder {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::domain::fixtures::{host_info, host_sample};
+use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess};
 use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::host::GpuAbsenceReason;
@@ -187,4 +188,43 @@ fn a_slice_is_shared_by_its_own_lease_and_not_by_that_of_its_gpu() {
     let facts = HostFacts::present(&HostConfig::this_machine(), &info, &now, "/here");
     assert_eq!(facts.busy.keys().copied().collect::<Vec<_>>(), [100, 200]);
     assert_eq!(facts.usable(true).iter().map(Slot::index).collect::<Vec<_>>(), [200]);
+}
+
+#[test]
+fn a_gpu_that_has_fallen_off_the_bus_takes_no_ranks() {
+    let at = Stamp(1);
+    let happened = |index: u32, xid| {
+        let (uuid, what) = (GpuUuid::from(format!("GPU-{index}")), Happening::Xid { xid });
+        GpuEvent { index, uuid, what, count: 1, t: None }
+    };
+    let mut events = GpuEvents::default();
+    events.add(at, &happened(0, 79));
+    events.add(at, &happened(1, 48));
+    let none = || Reading::Value(Vec::new());
+    let sample = sample(vec![none(), none(), none()]);
+    let busy = |now: Stamp| {
+        let now = Now { sample: Some(&sample), events: Some((&events, now)), leases: None, age: &no_age };
+        let facts = HostFacts::present(&HostConfig::this_machine(), &info(3), &now, "/here");
+        facts.busy.iter().map(|(index, holder)| (*index, holder.words.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(busy(at), [(0, "it has fallen off the bus".to_owned())], "one at risk is free");
+    assert!(busy(at.plus_micros(3_600_000_001)).is_empty(), "an event of an hour ago counts no more");
+}
+
+#[test]
+fn a_gpu_that_cannot_be_read_is_no_slot_and_is_named() {
+    let mut info = info(3);
+    let unreadable = |index, why: &str| GpuInfo {
+        uuid: GpuUuid::unreadable(index),
+        pci: Reading::failed(why),
+        ..GpuInfo::unknown(index)
+    };
+    info.gpus[1] = unreadable(1, "the GPU is lost: it fell off the bus or has become inaccessible");
+    info.gpus[2] = unreadable(2, "unknown error");
+    let auto = HostConfig::this_machine();
+    let facts = present(&auto, &info, None);
+    assert_eq!(facts.slots.iter().map(Slot::index).collect::<Vec<_>>(), [0]);
+    assert_eq!(facts.lost, [(1, "is lost"), (2, "is unreadable")].into());
+    let on_cpus = HostConfig { slots: SlotCount::Cpus(3), ..auto };
+    assert!(present(&on_cpus, &info, None).lost.is_empty());
 }

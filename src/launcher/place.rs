@@ -17,13 +17,21 @@ use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec
 /// One slot for each rank: each slot at most once, ranks from 0 without holes, the ranks of a host in one
 /// block. `hosts` are all hosts of the hosts file in its order, those that are down included.
 pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placement>, PlaceError> {
+    let share = request.on_busy.share;
+    placed(request, hosts, share).map_err(|error| {
+        // where strangers have the others it is no help
+        let helps = error.is_busy() && !share && placed(request, hosts, true).is_ok();
+        error.if_sharing(helps)
+    })
+}
+
+fn placed(request: &LaunchRequest, hosts: &[HostFacts], share: bool) -> Result<Vec<Placement>, PlaceError> {
     if request.command.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(PlaceError::NoCommand);
     }
     if let Some(error) = several_unknown(&request.place.named(), hosts) {
         return Err(error);
     }
-    let share = request.on_busy.share;
     let each = request.options.gpus_per_rank.max(1) as usize;
     let chosen = match &request.place {
         _ if request.query => anywhere(request, hosts)?,
@@ -42,7 +50,7 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
         }
         PlacementSpec::Picks(picks) => by_picks(picks, each, hosts, (share, request.options.oversubscribe))?,
     };
-    let chosen = by_mask(chosen, request, each, hosts)?;
+    let chosen = by_mask(chosen, request, each, (hosts, share))?;
     let placements = number(chosen, each);
     if placements.is_empty() { Err(PlaceError::NoRanks) } else { Ok(placements) }
 }
@@ -50,11 +58,14 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
 /// The error of a line that its own launcher executes as one process: its ranks are not hvtui's.
 fn of_line(error: PlaceError, request: &LaunchRequest) -> PlaceError {
     match error {
-        PlaceError::TooFew { np: 1, each: slots, have, busy, own, .. } if request.single && slots > 1 => {
+        PlaceError::TooFew { np: 1, each: slots, gpus, have, busy, own, .. }
+            if request.single && slots > 1 =>
+        {
             let option = ranks_option(&request.command).filter(|(_, ranks)| *ranks == slots);
             PlaceError::LineTooLarge {
                 slots,
                 option: option.map(|(name, _)| name.to_owned()),
+                gpus,
                 have,
                 busy,
                 own,
@@ -96,8 +107,10 @@ fn anywhere(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Chosen, Plac
         None => hosts.iter().find(|host| host.absent.is_none()),
     };
     let chosen = host.map(|host| (host.id.clone(), vec![Slot::Cpu { index: 0 }]));
-    let none =
-        || PlaceError::TooFew { np: 1, each: 1, free: 0, have: inventory(hosts), busy: false, own: false };
+    let none = || {
+        let (have, fits, gpus) = (inventory(hosts), false, false);
+        PlaceError::TooFew { np: 1, each: 1, free: 0, fits, gpus, have, busy: false, own: false }
+    };
     chosen.map(|one| vec![one]).ok_or_else(none)
 }
 
@@ -129,8 +142,9 @@ pub(super) fn by_count(
         let up = hosts.iter().filter(|host| host.absent.is_none());
         let own = up.flat_map(|host| host.busy.values()).any(|holder| holder.own);
         let (busy, have) = (total(gpus) >= np as usize && np > 0, inventory(hosts));
-        let (each, free) = (each as u32, count as u32);
-        return Err(PlaceError::TooFew { np, each, free, have, busy, own });
+        let (each, free, fits) = (each as u32, count as u32, total(gpus) > 0);
+        let gpus = gpus && hosts.iter().any(|host| sort(host) == Some(true));
+        return Err(PlaceError::TooFew { np, each, free, fits, gpus, have, busy, own });
     }
     // the sound slots of all hosts, then those at risk, then those that are shared
     let need = left;
@@ -239,7 +253,7 @@ fn by_nodes(
     let busy = large >= nodes;
     let own = up().flat_map(|host| host.busy.values()).any(|holder| holder.own);
     let (found, have, ranks) = (chosen.len() as u32, inventory(hosts), ranks.unwrap_or(1));
-    Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, large, have, busy, own })
+    Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, large, gpus, have, busy, own })
 }
 
 fn by_hosts(
@@ -273,7 +287,7 @@ fn by_hosts(
                 chosen.push((id.clone(), shared_slots(host, wanted, each)?));
                 continue;
             }
-            return Err(PlaceError::HostTooSmall { host: id.clone(), wanted: *count, each, slots });
+            return Err(too_small(host, *count, each));
         }
         let mut free = host.usable(share);
         if wanted.saturating_mul(each) > free.len() as u32 {
@@ -287,6 +301,17 @@ fn by_hosts(
     Ok(chosen)
 }
 
+fn too_small(host: &HostFacts, wanted: u32, each: u32) -> PlaceError {
+    let (slots, gpus) = (host.slots.len() as u32, host.slots.first().is_some_and(is_gpu));
+    PlaceError::HostTooSmall { host: host.id.clone(), wanted, each, slots, gpus, lost: lost(host) }
+}
+
+/// The GPUs of a host that can't be read: `GPU 1 is lost`.
+fn lost(host: &HostFacts) -> String {
+    let words = |(index, does): (&u32, &&str)| format!("GPU {index} {does}");
+    host.lost.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
 /// No host starts more ranks.
 const MOST_SHARED: u32 = 1 << 14;
 
@@ -294,7 +319,7 @@ const MOST_SHARED: u32 = 1 << 14;
 fn shared_slots(host: &HostFacts, ranks: u32, each: u32) -> Result<Vec<Slot>, PlaceError> {
     let slots = host.slots.len() as u32;
     if slots == 0 || ranks.saturating_mul(each) > MOST_SHARED {
-        return Err(PlaceError::HostTooSmall { host: host.id.clone(), wanted: ranks, each, slots });
+        return Err(too_small(host, ranks, each));
     }
     if host.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
         return Err(PlaceError::NotShared { host: host.id.clone(), wanted: ranks, slots });
@@ -308,7 +333,7 @@ fn by_mask(
     chosen: Chosen,
     request: &LaunchRequest,
     each: usize,
-    hosts: &[HostFacts],
+    (hosts, share): (&[HostFacts], bool),
 ) -> Result<Chosen, PlaceError> {
     let mask = mask(request);
     let whole = matches!(request.place, PlacementSpec::Nodes { each: None, .. });
@@ -326,7 +351,7 @@ fn by_mask(
         }
         let pick = |slot: &SlotName| Pick { host: host.clone(), slot: slot.clone() };
         let picks: Vec<Pick> = mask.iter().take(wanted).map(pick).collect();
-        named.extend(by_picks(&picks, each, hosts, (request.on_busy.share, false))?);
+        named.extend(by_picks(&picks, each, hosts, (share, false))?);
     }
     Ok(named)
 }
@@ -378,19 +403,40 @@ fn by_picks(
     if held.is_empty() { Ok(chosen) } else { Err(PlaceError::PickBusy { held: held.join("; "), own }) }
 }
 
+/// The slot of that number; the GPU of that UUID, of which the beginning is enough where it is of one GPU alone.
 fn picked<'a>(host: &'a HostFacts, name: &SlotName) -> Result<&'a Slot, PlaceError> {
-    let (found, written) = match name {
-        SlotName::Index(index) => (host.slots.iter().find(|slot| slot.index() == *index), index.to_string()),
-        SlotName::Uuid(wanted) => {
-            let is = |slot: &&Slot| matches!(slot, Slot::Gpu { uuid, .. } if uuid.as_str() == wanted);
-            (host.slots.iter().find(is), wanted.clone())
-        }
+    let unknown = |slot: String, hint: String| PlaceError::UnknownSlot { host: host.id.clone(), slot, hint };
+    let missing = |written: String| {
+        let lost = match name {
+            SlotName::Index(index) => host.lost.get(index).map(|does| format!("GPU {index} {does}")),
+            SlotName::Uuid(_) => None,
+        };
+        let hint = host.divided.get(&written).cloned().or(lost).unwrap_or_else(|| slots_there(host));
+        unknown(written, hint)
     };
-    found.ok_or_else(|| PlaceError::UnknownSlot {
-        host: host.id.clone(),
-        hint: host.divided.get(&written).cloned().unwrap_or_else(|| slots_there(&host.slots)),
-        slot: written,
-    })
+    match name {
+        SlotName::Index(index) => {
+            let found = host.slots.iter().find(|slot| slot.index() == *index);
+            found.ok_or_else(|| missing(index.to_string()))
+        }
+        SlotName::Uuid(wanted) => {
+            let uuid = |slot: &'a Slot| match slot {
+                Slot::Gpu { uuid, .. } => Some(uuid.as_str()),
+                Slot::Cpu { .. } => None,
+            };
+            let begins = |&slot: &&'a Slot| uuid(slot).is_some_and(|uuid| uuid.starts_with(wanted.as_str()));
+            let found: Vec<&'a Slot> = host.slots.iter().filter(begins).collect();
+            let exact = found.iter().copied().find(|&slot| uuid(slot) == Some(wanted.as_str()));
+            match found.as_slice() {
+                [] => Err(missing(wanted.clone())),
+                &[slot] => Ok(slot),
+                several => exact.ok_or_else(|| {
+                    let hint = format!("{} begin so: {}", counted(several.len(), "GPU"), gpu_list(several));
+                    unknown(wanted.clone(), hint)
+                }),
+            }
+        }
+    }
 }
 
 fn find<'a>(id: &HostId, hosts: &'a [HostFacts]) -> Result<&'a HostFacts, PlaceError> {
@@ -457,21 +503,24 @@ fn ranges(numbers: &[u32]) -> String {
     runs.map(words).collect::<Vec<_>>().join(",")
 }
 
-fn slots_there(slots: &[Slot]) -> String {
-    match (slots.first(), slots.last()) {
+fn slots_there(host: &HostFacts) -> String {
+    let there = match (host.slots.first(), host.slots.last()) {
         (Some(Slot::Gpu { .. }), _) => {
-            let gpus: Vec<String> = slots
-                .iter()
-                .filter_map(|slot| match slot {
-                    Slot::Gpu { index, uuid } => Some(format!("{index} ({uuid})")),
-                    Slot::Cpu { .. } => None,
-                })
-                .collect();
-            format!("its GPUs are {}", gpus.join(", "))
+            format!("its GPUs are {}", gpu_list(&host.slots.iter().collect::<Vec<_>>()))
         }
         (Some(first), Some(last)) => format!("its CPU slots are {} to {}", first.index(), last.index()),
         _ => "it has none".to_owned(),
-    }
+    };
+    if host.lost.is_empty() { there } else { format!("{there}; {}", lost(host)) }
+}
+
+/// `0 (GPU-3f2a…), 1 (GPU-77b0…)`.
+fn gpu_list(slots: &[&Slot]) -> String {
+    let words = |slot: &&Slot| match slot {
+        Slot::Gpu { index, uuid } => Some(format!("{index} ({uuid})")),
+        Slot::Cpu { .. } => None,
+    };
+    slots.iter().filter_map(words).collect::<Vec<_>>().join(", ")
 }
 
 /// Which host has how many free slots, and who has the others: `gpu-a: 2; gpu-b: 1, busy 0: li …; gpu-c: none,

@@ -13,7 +13,7 @@ pub enum PlaceError {
     #[error("no command to run")]
     NoCommand,
     /// More ranks than free slots.
-    #[error("-np {np}{} on {} ({have})", each_words(*each), counted(*free, "free slot"))]
+    #[error("-np {np}{}{} ({have})", each_words(*each), free_words(*free, *each, *fits, *gpus))]
     TooFew {
         /// Ranks asked for.
         np: u32,
@@ -21,6 +21,10 @@ pub enum PlaceError {
         each: u32,
         /// Free slots.
         free: u32,
+        /// Whether a host has enough for one rank, free or not.
+        fits: bool,
+        /// Whether the slots are GPUs.
+        gpus: bool,
         /// Which host has how many.
         have: String,
         /// Whether there would be enough if all were free.
@@ -38,6 +42,8 @@ pub enum PlaceError {
         slots: u32,
         /// Its option that says so, where that is known.
         option: Option<String>,
+        /// Whether the slots are GPUs.
+        gpus: bool,
         /// Which host has how many.
         have: String,
         /// Whether one would have enough if all were free.
@@ -61,6 +67,8 @@ pub enum PlaceError {
         found: u32,
         /// Hosts that would have room if all their slots were free.
         large: u32,
+        /// Whether the slots are GPUs.
+        gpus: bool,
         /// Which host has how many.
         have: String,
         /// Whether there would be enough if every slot were free.
@@ -91,7 +99,10 @@ pub enum PlaceError {
         have: String,
     },
     /// More ranks on a host than it has slots.
-    #[error("host {host}: {wanted} ranks{} asked for, it has {}", each_words(*each), slot_words(*slots))]
+    #[error(
+        "host {host}: {wanted} ranks{} asked for, it has {}{}",
+        each_words(*each), slot_words(*slots), lost_words(lost)
+    )]
     HostTooSmall {
         /// The host.
         host: HostId,
@@ -101,6 +112,10 @@ pub enum PlaceError {
         each: u32,
         /// Slots it has.
         slots: u32,
+        /// Whether they are GPUs.
+        gpus: bool,
+        /// Which GPUs it has lost, if any: `GPU 1 is lost`.
+        lost: String,
     },
     /// More ranks than GPUs, where slots are to be shared.
     #[error(
@@ -265,6 +280,20 @@ impl PlaceError {
         )
     }
 
+    /// The same, which advises `--share` only where that `helps`.
+    pub(super) fn if_sharing(mut self, helps: bool) -> Self {
+        match &mut self {
+            Self::Busy { own, .. }
+            | Self::PickBusy { own, .. }
+            | Self::TooFew { own, .. }
+            | Self::LineTooLarge { own, .. }
+            | Self::TooFewNodes { own, .. }
+            | Self::TooFewFree { own, .. } => *own &= helps,
+            _ => {}
+        }
+        self
+    }
+
     /// What can be done, where the error itself doesn't say it.
     pub fn remedy(&self) -> Option<String> {
         let fixed = match self {
@@ -275,6 +304,17 @@ impl PlaceError {
                 ));
             }
             Self::TooFewFree { busy: false, .. } => "ask for fewer, or write a wider filter",
+            // `slots` makes CPU slots: on a host with GPUs it would take these away
+            Self::TooFew { busy: false, fits: false, gpus: true, .. } => "lower --gpus-per-rank",
+            Self::TooFew { busy: false, each: 2.., gpus: true, .. }
+            | Self::HostTooSmall { each: 2.., gpus: true, .. } => {
+                "lower the number of ranks or --gpus-per-rank"
+            }
+            Self::TooFew { busy: false, gpus: true, .. } | Self::HostTooSmall { gpus: true, .. } => {
+                "lower the number of ranks"
+            }
+            Self::TooFewNodes { busy: false, gpus: true, .. } => "lower the ranks on each host",
+            Self::LineTooLarge { busy: false, gpus: true, .. } => "lower that number",
             Self::TooFew { busy: false, .. } => {
                 "lower the number of ranks, or give a host more by `slots` in the hosts file"
             }
@@ -307,6 +347,19 @@ impl PlaceError {
         };
         Some(fixed.to_owned())
     }
+}
+
+/// ` on 3 free slots`; `: no host has 5 GPUs` where not even one rank fits.
+fn free_words(free: u32, each: u32, fits: bool, gpus: bool) -> String {
+    if fits || each == 1 {
+        return format!(" on {}", counted(free, "free slot"));
+    }
+    format!(": no host has {each} {}", if gpus { "GPUs" } else { "slots" })
+}
+
+/// ` (GPU 1 is lost)`.
+fn lost_words(lost: &str) -> String {
+    if lost.is_empty() { String::new() } else { format!(" ({lost})") }
 }
 
 /// Who has enough: `no host has`, `1 host has`, `3 hosts have`.

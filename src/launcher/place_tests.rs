@@ -184,10 +184,10 @@ fn a_gpu_at_risk_is_taken_after_the_sound_slots_of_all_hosts() {
 #[test]
 fn too_many_ranks_say_who_has_how_many() {
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
-    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 3 free slots (gpu-a: 2; gpu-b: 1, busy 0: li python train.py (pid 7); gpu-c: none, connection refused by 10.0.0.13:22; cpu: 2 CPU slots): lower the number of ranks, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 3 free slots (gpu-a: 2; gpu-b: 1, busy 0: li python train.py (pid 7); gpu-c: none, connection refused by 10.0.0.13:22; cpu: 2 CPU slots): lower the number of ranks");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], Some(3)), &cluster()), @"-np 3 on 2 slots (gpu-a: 2): lower -np, or give the hosts more slots");
-    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
-    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks");
+    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks");
     insta::assert_snapshot!(fails(list(&[("gpu-b", 2)], None), &cluster()), @"host gpu-b: 2 ranks asked for, 1 of its 2 slots free (0: li python train.py (pid 7)): wait for them with --wait");
 }
 
@@ -300,9 +300,14 @@ fn what_somebody_has_is_refused_and_shared_only_by_its_owner() {
         let placed = place(&request, &hosts).map_err(|error| said(&error));
         placed.map(|all| all.iter().map(Placement::to_string).collect::<Vec<_>>().join(" "))
     };
-    insta::assert_snapshot!(try_it(both(), false).unwrap_err(), @"gpu-a:1 is busy: leased by me for run 7QK2; gpu-b:0 is busy: li python train.py (pid 7): wait with --wait, or use your own ones too with --share");
+    insta::assert_snapshot!(try_it(both(), false).unwrap_err(), @"gpu-a:1 is busy: leased by me for run 7QK2; gpu-b:0 is busy: li python train.py (pid 7): wait for them with --wait");
     insta::assert_snapshot!(try_it(both(), true).unwrap_err(), @"gpu-b:0 is busy: li python train.py (pid 7): wait for them with --wait");
     let mine = || PlacementSpec::Picks(vec![pick("gpu-a", SlotName::Index(1))]);
+    insta::assert_snapshot!(try_it(mine(), false).unwrap_err(), @"gpu-a:1 is busy: leased by me for run 7QK2: wait with --wait, or use your own ones too with --share");
+    let three = || list(&[("gpu-a", 2), ("gpu-b", 2)], None);
+    assert!(!try_it(three(), true).unwrap_err().contains("--share"), "it was given");
+    assert!(!try_it(PlacementSpec::Count(Some(4)), false).unwrap_err().contains("--share"), "it is no help");
+    assert!(try_it(PlacementSpec::Count(Some(3)), false).unwrap_err().ends_with("too with --share"));
     assert!(try_it(mine(), false).is_err());
     assert_eq!(try_it(mine(), true).unwrap(), "gpu-a:1");
     assert_eq!(try_it(list(&[("gpu-a", 2)], None), true).unwrap(), "gpu-a:0 gpu-a:1");
@@ -340,6 +345,45 @@ fn slots_that_are_not_there_are_explained() {
     insta::assert_snapshot!(fails(one("cpu", SlotName::Index(2)), &cluster()), @"host cpu has no slot 2: its CPU slots are 0 to 1");
     let twice = vec![pick("gpu-a", SlotName::Index(0)), pick("gpu-a", SlotName::Uuid("GPU-gpu-a-0".into()))];
     insta::assert_snapshot!(fails(PlacementSpec::Picks(twice), &cluster()), @"gpu-a:0 is picked twice: one rank a slot");
+}
+
+#[test]
+fn the_beginning_of_a_uuid_is_enough_where_it_is_of_one_gpu_alone() {
+    let uuids = ["GPU-3f2a91c0-1111", "GPU-3f2b0000-2222", "GPU-3f2b0000-2222-3"];
+    let gpu = |(index, uuid): (u32, &str)| Slot::Gpu { index, uuid: uuid.into() };
+    let hosts = [HostFacts { slots: (0..).zip(uuids).map(gpu).collect(), ..gpu_host("a", 0) }];
+    let one = |uuid: &str| PlacementSpec::Picks(vec![pick("a", SlotName::Uuid(uuid.to_owned()))]);
+    assert_eq!(places(one("GPU-3f2a91c0"), &hosts), "a:0");
+    assert_eq!(places(one("GPU-3f2b0000-2222"), &hosts), "a:1", "a whole one is meant as it is");
+    insta::assert_snapshot!(fails(one("GPU-3f2b"), &hosts), @"host a has no slot GPU-3f2b: 2 GPUs begin so: 1 (GPU-3f2b0000-2222), 2 (GPU-3f2b0000-2222-3)");
+    let twice = vec![pick("a", SlotName::Index(0)), pick("a", SlotName::Uuid("GPU-3f2a".to_owned()))];
+    assert_eq!(fails(PlacementSpec::Picks(twice), &hosts), "a:0 is picked twice: one rank a slot");
+}
+
+#[test]
+fn a_gpu_that_is_lost_is_named_and_no_remedy_takes_the_others_away() {
+    let mut host = gpu_host("a", 3);
+    host.slots.remove(1);
+    host.lost.insert(1, "is lost");
+    let hosts = [host];
+    let one = |slot| PlacementSpec::Picks(vec![pick("a", slot)]);
+    insta::assert_snapshot!(fails(one(SlotName::Index(1)), &hosts), @"host a has no slot 1: GPU 1 is lost");
+    insta::assert_snapshot!(fails(one(SlotName::Uuid("GPU-a-1".to_owned())), &hosts), @"host a has no slot GPU-a-1: its GPUs are 0 (GPU-a-0), 2 (GPU-a-2); GPU 1 is lost");
+    insta::assert_snapshot!(fails(list(&[("a", 3)], None), &hosts), @"host a: 3 ranks asked for, it has 2 slots (GPU 1 is lost): lower the number of ranks");
+}
+
+#[test]
+fn ranks_that_no_host_has_gpus_for_are_told_by_their_size() {
+    let hosts = [gpu_host("a", 4), gpu_host("b", 4)];
+    let sized = |np, each, hosts: &[HostFacts]| {
+        let mut asked = request("true", PlacementSpec::Count(Some(np)));
+        asked.options.gpus_per_rank = each;
+        said(&place(&asked, hosts).unwrap_err())
+    };
+    insta::assert_snapshot!(sized(1, 5, &hosts), @"-np 1 of 5 slots each: no host has 5 GPUs (a: 4; b: 4): lower --gpus-per-rank");
+    insta::assert_snapshot!(sized(5, 2, &hosts), @"-np 5 of 2 slots each on 8 free slots (a: 4; b: 4): lower the number of ranks or --gpus-per-rank");
+    let cpus = [cpu_host("c", 2)];
+    insta::assert_snapshot!(sized(1, 3, &cpus), @"-np 1 of 3 slots each: no host has 3 slots (c: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
 }
 
 fn any_hosts() -> impl Strategy<Value = Vec<HostFacts>> {

@@ -383,6 +383,8 @@ fn an_xid_error_is_in_the_next_tick_with_words_and_the_topology_stands_with_the_
     assert_eq!((&event["severity"], &event["count"]), (&"act".into(), &1.into()));
     assert_eq!(event["meaning"], "the GPU has fallen off the bus");
     assert!(event["t"].as_u64().unwrap() > 0, "{event}");
+    let gpu = &here["gpus"][1];
+    assert_eq!((&gpu["free"], &gpu["why"]), (&false.into(), &"it has fallen off the bus".into()));
     let topology = &here["info"]["topology"];
     assert_eq!(topology["paths"], serde_json::json!([["X", "NV18"], ["NV18", "X"]]));
     assert_eq!(topology["affinity"][0]["cpus"], "0-15");

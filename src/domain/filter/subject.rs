@@ -59,17 +59,16 @@ impl<'a> GpuSubject<'a> {
         let leases = state.leases.as_ref();
         let lease = leases.and_then(|leases| leases.of(&info.uuid));
         let held_since = lease.and_then(|lease| state.clock.stamp(lease.since?));
-        let occupancy = Occupancy::of(info, leases, sample, free_memory);
+        let is_off_bus = state.gpu_events.is_off_bus(&info.uuid, now, None);
+        let occupancy = Occupancy::of(info, leases, sample, free_memory).unless_off_bus(is_off_bus);
         let held = match occupancy {
             _ if run.is_some() => Some(true),
-            Occupancy::Free | Occupancy::Divided(_) => Some(false),
+            Occupancy::Free | Occupancy::Divided(_) | Occupancy::OffBus => Some(false),
             Occupancy::Leased { .. } | Occupancy::Processes(_) | Occupancy::Unseen { .. } => Some(true),
             Occupancy::Unknown { .. } => None,
         };
         let idle = is_idle(state, place);
-        let is_gone = state.gpu_events.is_off_bus(&info.uuid, now, None);
-        let free =
-            occupancy.is_free() && run.is_none() && state.is_up() && info.uuid.is_readable() && !is_gone;
+        let free = occupancy.is_free() && run.is_none() && state.is_up() && info.uuid.is_readable();
         Some(Self {
             info,
             sample,

@@ -70,11 +70,16 @@ impl<'a> Unreadable<'a> {
             [error(util), error(memory_used), error(temperature), error(power_mw), error(throttle)]
                 .into_iter()
                 .flatten();
-        Some(match errors.next().filter(|_| !tells)? {
+        errors.next().filter(|_| !tells).map(Self::by)
+    }
+
+    /// By the error of a reading.
+    pub fn by(error: &'a str) -> Self {
+        match error {
             why if why.contains("GPU is lost") || why.contains("fell off the bus") => Self::Lost,
             why if why.starts_with(NO_ANSWER) => Self::NoAnswer,
             why => Self::Other(why),
-        })
+        }
     }
 
     /// In a word or two.

@@ -104,7 +104,7 @@ fn who_denies_a_gpu_by_a_lock_in_common_is_named() {
     let words = LeaseError::Busy(vec![lease]).to_string();
     let (own, pid) = (crate::procs::status::user_name(own_uid()), std::process::id());
     let remedy = format!("not known to be a run: it is free when process {pid} ends");
-    assert_eq!(words, format!("GPU-1 is leased by {own} (pid {pid}: {command}), {remedy}"));
+    assert_eq!(words, format!("GPU-1 is busy: leased by {own} (pid {pid}: {command}), {remedy}"));
 }
 
 #[test]
@@ -175,8 +175,11 @@ fn a_holder_that_is_no_run_comes_with_what_to_do() {
     let run = RunId::new(1, 2);
     assert_eq!(
         words(Some("li"), Some(7), Some(run.clone())),
-        format!("G is leased by li for run {}", run.short())
+        format!("G is busy: leased by li for run {}", run.short())
     );
+    let lease = Lease { user: Some("li".to_owned()), run: Some(run.clone()), ..Lease::unknown("G") };
+    let named = LeaseError::Busy(vec![lease]).words(&|gpu| format!("GPU 3 ({gpu})"));
+    assert!(named.starts_with("GPU 3 (G) is busy: leased by li"), "{named}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ use crate::domain::lease::Lease;
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// They are in use.
-    #[error("{}", busy_words(.0))]
+    #[error("{}", busy_by_uuid(.0))]
     Busy(Vec<Lease>),
     /// A directory that can't be trusted with locks.
     #[error("no GPU leases in {path}: {detail}", path = path.display())]
@@ -78,9 +78,24 @@ pub enum LeaseError {
     BadName(String),
 }
 
-fn busy_words(leases: &[Lease]) -> String {
-    let words =
-        leases.iter().map(|lease| format!("{} is leased by {}{}", lease.gpu, lease.holder(), remedy(lease)));
+impl LeaseError {
+    /// In words, with the GPUs as `name` calls them.
+    pub fn words(&self, name: &dyn Fn(&GpuUuid) -> String) -> String {
+        match self {
+            Self::Busy(leases) => busy_words(leases, name),
+            other => other.to_string(),
+        }
+    }
+}
+
+fn busy_by_uuid(leases: &[Lease]) -> String {
+    busy_words(leases, &GpuUuid::to_string)
+}
+
+fn busy_words(leases: &[Lease], name: &dyn Fn(&GpuUuid) -> String) -> String {
+    let words = leases
+        .iter()
+        .map(|lease| format!("{} is busy: leased by {}{}", name(&lease.gpu), lease.holder(), remedy(lease)));
     words.collect::<Vec<_>>().join("; ")
 }
 

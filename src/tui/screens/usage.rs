@@ -103,7 +103,7 @@ impl<'a> Leases<'a> {
     }
 
     /// Whether a GPU has fallen off the bus and that is not acknowledged.
-    fn is_off_bus(&self, state: &HostState, uuid: &GpuUuid) -> bool {
+    pub(super) fn is_off_bus(&self, state: &HostState, uuid: &GpuUuid) -> bool {
         self.model.is_some_and(|model| {
             let acknowledged = model.ui.acknowledged.get(uuid).copied();
             state.gpu_events.is_off_bus(uuid, model.moment(), acknowledged)
@@ -125,15 +125,14 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
         return GpuUse::Run(run.clone());
     }
     let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
-    let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, leases.free_memory(host));
+    let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, leases.free_memory(host))
+        .unless_off_bus(leases.is_off_bus(state, &gpu.uuid));
     match &occupancy {
         Occupancy::Free if !gpu.uuid.is_readable() => {
             GpuUse::Unknown("it did not tell what it is".to_owned())
         }
-        Occupancy::Free if leases.is_off_bus(state, &gpu.uuid) => {
-            GpuUse::Unknown("it has fallen off the bus".to_owned())
-        }
         Occupancy::Free => GpuUse::Free,
+        Occupancy::OffBus => GpuUse::Unknown(occupancy.words(&|_| None)),
         Occupancy::Leased { lease, .. } => {
             let user = sanitize(lease.user.as_deref().unwrap_or("someone")).into_owned();
             let name = lease.name.as_deref().unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::domain::units::ranges;
 use crate::launch::plan::LaunchPlan;
 use crate::tui::core::{Effect, Look, LookOf};
 use crate::tui::screens::Model;
+use crate::tui::screens::usage::Leases;
 
 /// A look of the doctor that is older than this is made again, microseconds.
 const LOOK_AGE_US: i64 = 60_000_000;
@@ -229,6 +230,7 @@ fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
     let Some(state) = model.world.hosts.get(host) else { return Vec::new() };
     let sample = state.latest().map(|(_, sample)| sample);
     let free_memory = model.hosts.of(host).map(|entry| entry.free_memory);
+    let leases = Leases::of(model);
     let placed = plan.spec.placements.iter().filter(|placement| placement.host == *host);
     let slots = placed.flat_map(|placement| std::iter::once(&placement.slot).chain(&placement.more));
     let gpus = slots.filter_map(|slot| match slot {
@@ -241,11 +243,16 @@ fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
         let uuid: &GpuUuid = uuid;
         let known = state.info.as_ref().and_then(|info| info.gpus.iter().find(|gpu| gpu.uuid == *uuid));
         let Some(gpu) = known else { continue };
-        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default());
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default())
+            .unless_off_bus(leases.is_off_bus(state, uuid));
         if occupancy.is_free() {
             free.push(index);
         } else {
-            let text = format!("GPU {index} is taken: {}", occupancy.words(&|_| None));
+            let words = occupancy.words(&|_| None);
+            let text = match occupancy {
+                Occupancy::OffBus => format!("GPU {index}: {words}"),
+                _ => format!("GPU {index} is taken: {words}"),
+            };
             found.push(Finding::new(Mark::Look, text));
         }
     }

@@ -92,7 +92,8 @@ fn subtitle(canvas: &mut Canvas<'_>, users: &[UserRow<'_>]) {
     let (dim, warn) = (canvas.theme.dim, canvas.theme.warn);
     let idle: usize = users.iter().map(|user| user.idle).sum();
     let known = users.iter().filter(|user| user.name != UNKNOWN).count();
-    let mut pieces = vec![(format!("{known} {} on GPUs", title::plural(known, "user")), dim)];
+    let others = if known < users.len() { ", and unknown ones" } else { "" };
+    let mut pieces = vec![(format!("{known} {} on GPUs{others}", title::plural(known, "user")), dim)];
     if idle > 0 {
         pieces.push((format!("   {idle} {} held, idle", title::plural(idle, "GPU")), warn));
     }

@@ -151,7 +151,8 @@ pub(in crate::tui::screens) fn holder_words(
         (GpuUse::Free, _) => ("free".to_owned(), canvas.theme.good),
         (GpuUse::Divided(0), _) => ("MIG".to_owned(), canvas.theme.warn),
         (GpuUse::Divided(_), _) => ("MIG".to_owned(), canvas.theme.dim),
-        (_, Some(user)) => (reading(user, Clone::clone), canvas.theme.text),
+        // the sign of the Users screen
+        (_, Some(user)) => (user.value().map_or("?", String::as_str).to_owned(), canvas.theme.text),
         (GpuUse::Unseen(_), _) => ("unseen".to_owned(), canvas.theme.warn),
         _ => ("–".to_owned(), canvas.theme.dim),
     }
