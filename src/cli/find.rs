@@ -10,7 +10,7 @@ use super::runs_of_hosts::{Asked, ask};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::RunSpec;
-use crate::domain::run_status::RunInventory;
+use crate::domain::run_status::{RunInventory, RunStatus};
 use crate::launcher::session::Session;
 use crate::record::{Error, Reader, Store};
 use crate::ssh::Prompter;
@@ -31,6 +31,8 @@ pub(crate) struct Found {
     /// A session with its hosts under the names that the run has for them.
     session: Option<Session>,
     hosts: Vec<HostConfig>,
+    /// Whether its hosts were asked and nothing of it lived there.
+    pub(crate) was_over: bool,
 }
 
 /// The name of the run that is meant by a command for runs that go on: where none is given, or `last`, the newest one of
@@ -106,7 +108,7 @@ pub(crate) async fn find(
             return Err(Failure::usage(format!("{text}: the recording does not say which run it is of")));
         };
         let hosts = hosts_of(&spec, file).unwrap_or_default();
-        return Ok(Found { spec, recording: Some(reader), session: None, hosts });
+        return Ok(Found { spec, recording: Some(reader), session: None, hosts, was_over: false });
     }
     let mut session = connect::session(&file.hosts, &paths.home, interval, prompter).await?;
     // once the run is known, only a host of it that has another name here is still waited for
@@ -136,7 +138,8 @@ pub(crate) async fn find(
     }
     // the run's own names are what agents and recordings know
     let session = (!renamed).then_some(session);
-    Ok(Found { spec, recording: None, session, hosts })
+    let was_over = answers.inventory.status(&spec, None) == RunStatus::Ended;
+    Ok(Found { spec, recording: None, session, hosts, was_over })
 }
 
 impl Found {

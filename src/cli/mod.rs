@@ -243,8 +243,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Hosts { command: Some(HostsCommand::List { json: of_list }), json } => {
             commands::hosts::list(*json || *of_list, &file()?)
         }
-        Command::Hosts { command: Some(HostsCommand::Check { verbose, json: of_check }), json } => {
-            commands::check::run(*verbose, *json || *of_check, &file()?, &paths()?)
+        Command::Hosts { command: Some(HostsCommand::Check { only, verbose, json: of_check }), json } => {
+            commands::check::run(only, *verbose, *json || *of_check, &file()?, &paths()?)
         }
         Command::Hosts { command: Some(HostsCommand::Mesh { only, remove, yes }), .. } => {
             let asked = commands::mesh::Asked { only, remove: *remove, yes: *yes };

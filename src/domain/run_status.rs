@@ -157,28 +157,26 @@ impl RunInventory {
     /// `ranks 0, 2 were stopped`; nothing where all that have ended have ended well.
     pub fn broken(&self, spec: &RunSpec) -> Option<String> {
         let shares = self.shares.get(&spec.id).filter(|shares| shares.values().any(|share| share.live))?;
-        let exits: BTreeMap<Rank, &RankExit> =
-            shares.values().flat_map(|share| share.exits.iter().map(|(rank, exit)| (*rank, exit))).collect();
-        let of_kind = |stopped: bool| {
-            let of_kind = exits.iter().filter(|(_, exit)| exit.stopped == stopped && exit.shell_code() != 0);
-            of_kind.map(|(rank, exit)| (*rank, *exit)).collect::<Vec<_>>()
-        };
-        let numbers = |ranks: &[(Rank, &RankExit)]| ranges(ranks.iter().map(|(rank, _)| rank.0));
-        let failed = match of_kind(false).as_slice() {
-            [] => None,
-            [(rank, exit)] => {
-                let place = spec.placements.get(rank.0 as usize).map(|place| format!(" ({place})"));
-                Some(format!("rank {rank}{}: {}", place.unwrap_or_default(), exit.describe()))
-            }
-            several => Some(format!("ranks {} have failed", numbers(several))),
-        };
-        let stopped = match of_kind(true).as_slice() {
-            [] => None,
-            [(rank, _)] => Some(format!("rank {rank} was stopped")),
-            several => Some(format!("ranks {} were stopped", numbers(several))),
-        };
-        let words: Vec<String> = failed.into_iter().chain(stopped).collect();
-        (!words.is_empty()).then(|| words.join("; "))
+        bad_ends(spec, &exits(shares))
+    }
+
+    /// How a run has ended, by the exits of its ranks: `exit 0: all 3 ranks finished`, `exit 3: rank 1 (n2:0): exit 3; rank 0 was
+    /// stopped`. Which of several failed first their hosts alone can't tell: `failed: ranks 0, 2 have failed`. `None` while anything of
+    /// it lives, where a host of it was not heard, and where a rank has no exit.
+    pub fn ended(&self, spec: &RunSpec) -> Option<String> {
+        let exits = exits(self.shares.get(&spec.id)?);
+        let is_known = self.status(spec, None) == RunStatus::Ended && exits.len() == spec.placements.len();
+        if !is_known {
+            return None;
+        }
+        let mut failed = exits.values().filter(|exit| !exit.stopped && exit.shell_code() != 0);
+        Some(match (bad_ends(spec, &exits), failed.next(), failed.next()) {
+            (None, ..) if exits.len() == 1 => "exit 0: the rank finished".to_owned(),
+            (None, ..) => format!("exit 0: all {} ranks finished", exits.len()),
+            (Some(words), None, _) => words,
+            (Some(words), Some(exit), None) => format!("exit {}: {words}", exit.shell_code()),
+            (Some(words), Some(_), Some(_)) => format!("failed: {words}"),
+        })
     }
 
     /// How a run stands.
@@ -200,6 +198,35 @@ impl RunInventory {
         hosts.retain(|host| !self.answered.contains(host) && !told(host));
         hosts
     }
+}
+
+/// The ends of a run's ranks, as its hosts tell them.
+fn exits(shares: &BTreeMap<HostId, HostRunStatus>) -> BTreeMap<Rank, &RankExit> {
+    shares.values().flat_map(|share| share.exits.iter().map(|(rank, exit)| (*rank, exit))).collect()
+}
+
+/// Those of them that are no success, in words.
+fn bad_ends(spec: &RunSpec, exits: &BTreeMap<Rank, &RankExit>) -> Option<String> {
+    let of_kind = |stopped: bool| {
+        let of_kind = exits.iter().filter(|(_, exit)| exit.stopped == stopped && exit.shell_code() != 0);
+        of_kind.map(|(rank, exit)| (*rank, *exit)).collect::<Vec<_>>()
+    };
+    let numbers = |ranks: &[(Rank, &RankExit)]| ranges(ranks.iter().map(|(rank, _)| rank.0));
+    let failed = match of_kind(false).as_slice() {
+        [] => None,
+        [(rank, exit)] => {
+            let place = spec.placements.get(rank.0 as usize).map(|place| format!(" ({place})"));
+            Some(format!("rank {rank}{}: {}", place.unwrap_or_default(), exit.describe()))
+        }
+        several => Some(format!("ranks {} have failed", numbers(several))),
+    };
+    let stopped = match of_kind(true).as_slice() {
+        [] => None,
+        [(rank, _)] => Some(format!("rank {rank} was stopped")),
+        several => Some(format!("ranks {} were stopped", numbers(several))),
+    };
+    let words: Vec<String> = failed.into_iter().chain(stopped).collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 /// What it can mean that a host has nothing of a run that had ranks there: words behind the host's name.
@@ -301,7 +328,7 @@ fn cpu_slots(spec: &RunSpec, host: &HostId, ended: &BTreeMap<Rank, RankExit>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::fixtures::{host_run_status, placement, run_spec};
+    use crate::domain::fixtures::{host_run_status, placement, rank_exit, run_spec};
     use crate::domain::time::Stamp;
 
     fn spec() -> RunSpec {
@@ -449,6 +476,37 @@ mod tests {
             inventory.take(&b, vec![second], true);
             assert_eq!(inventory.broken(&spec()).as_deref(), words);
         }
+    }
+
+    #[test]
+    fn how_a_run_has_ended_is_told_by_the_exits_of_all_its_ranks() {
+        let exit = |code: i32, stopped: bool| RankExit { stopped, ..rank_exit(code) };
+        let told = |first: Option<RankExit>, second: Option<RankExit>, live: bool| {
+            let with = |host: &str, rank: u32, exit: Option<RankExit>| HostRunStatus {
+                exits: exit.into_iter().map(|exit| (Rank(rank), exit)).collect(),
+                ..share(host, live)
+            };
+            let mut inventory = RunInventory::default();
+            inventory.take(&HostId::from("a"), vec![with("a", 0, first)], true);
+            inventory.take(&HostId::from("b"), vec![with("b", 1, second)], true);
+            inventory.ended(&spec())
+        };
+        let (well, three) = (Some(exit(0, false)), Some(exit(3, false)));
+        let stopped = Some(exit(143, true));
+        let words = |first: &Option<RankExit>, second: &Option<RankExit>| {
+            told(first.clone(), second.clone(), false).unwrap_or_default()
+        };
+        assert_eq!(words(&well, &well), "exit 0: all 2 ranks finished");
+        assert_eq!(words(&stopped, &three), "exit 3: rank 1 (b:0): exit 3; rank 0 was stopped");
+        assert_eq!(words(&three, &three), "failed: ranks 0-1 have failed");
+        assert_eq!(words(&stopped, &stopped), "ranks 0-1 were stopped");
+        assert_eq!(words(&well, &None), "", "of a rank it is not known");
+        assert_eq!(told(well.clone(), well, true), None, "it goes on");
+        // a host that was not heard
+        let mut inventory = RunInventory::default();
+        let exits = [(Rank(0), exit(0, false)), (Rank(1), exit(0, false))].into();
+        inventory.take(&HostId::from("a"), vec![HostRunStatus { exits, ..share("a", false) }], true);
+        assert_eq!(inventory.ended(&spec()), None);
     }
 
     #[test]

@@ -19,7 +19,9 @@ use hvtui::tui::core::{Effect, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::cluster::rows::RowId;
 use hvtui::tui::screens::events::{EventRow, rows};
 
-use crate::common::world::{FREE, Gpu, Story, cluster, failed, key, press, run_id, training, uuid};
+use crate::common::world::{
+    FREE, Gpu, Story, cluster, failed, key, press, recordings, run_id, training, uuid,
+};
 use crate::screens::{COLOR, shoot, text};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
@@ -262,8 +264,22 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
     let expected = format!("run {} mnist of li is live on gpu-a: r opens Runs", run.short());
     assert_eq!(announced(&story), std::slice::from_ref(&expected));
     story.wait_ms(9_000);
-    story.tell(Origin::Host(HostId::from("gpu-a")), Event::LeasesTold { leases });
+    story.tell(Origin::Host(HostId::from("gpu-a")), Event::LeasesTold { leases: leases.clone() });
     assert_eq!(announced(&story), [""; 0], "once");
+
+    // the list of runs shows it, where it has it
+    let mut story = cluster();
+    press(&mut story, "r");
+    story.tell(Origin::Host(HostId::from("gpu-a")), Event::LeasesTold { leases: leases.clone() });
+    let words = format!("run {} mnist of li is live on gpu-a", run.short());
+    assert_eq!(announced(&story), [words]);
+    let mut story = cluster();
+    press(&mut story, "r");
+    let mut listed = recordings().swap_remove(0);
+    (listed.spec.id, listed.outcome) = (run.clone(), None);
+    story.send(Msg::RunsListed(vec![listed]));
+    story.tell(Origin::Host(HostId::from("gpu-a")), Event::LeasesTold { leases });
+    assert_eq!(announced(&story), [""; 0]);
 
     // one on CPUs has no lease: its hosts tell of it when they are asked
     let mut story = cluster();

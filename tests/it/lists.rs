@@ -155,6 +155,7 @@ fn a_run_launched_elsewhere_is_seen_at_the_top_of_the_list_or_counted_above_it()
     story.send(Msg::RunsListed(recorded(30)));
     let shown = |story: &Story| text(&story.model, COLOR);
     assert!(shown(&story).contains("newest first   ↓ 13 more"), "{}", shown(&story));
+    story.wait_ms(5_000);
     let on = story.model.ui.runs.cursor.on.clone();
     story.send(Msg::RunsListed(recorded(31)));
     story.send(Msg::RunsListed(recorded(32)));
@@ -172,6 +173,33 @@ fn a_run_launched_elsewhere_is_seen_at_the_top_of_the_list_or_counted_above_it()
     story.send(Msg::RunsListed(recorded(33)));
     assert_eq!(line(&story), before, "not at its top it does not move");
     assert!(shown(&story).contains("newest first   ↑ 12 ↓ 4 more"), "{}", shown(&story));
+}
+
+#[test]
+fn a_first_look_at_the_list_starts_at_the_newest_run_though_that_is_told_later() {
+    let first = || {
+        let mut story = Story::new(&["gpu-a"]);
+        story.send(Msg::Resize(80, 24));
+        // what was listed when the UI started
+        story.send(Msg::RunsListed(recorded(3)));
+        story.wait_ms(60_000);
+        press(&mut story, "r");
+        story
+    };
+    let on = |story: &Story| story.model.ui.runs.cursor.on.clone();
+    let newest = |count: u32| Some(recorded(count)[0].spec.id.clone());
+    let mut story = first();
+    assert_eq!(on(&story), newest(3));
+    story.send(Msg::RunsListed(recorded(5)));
+    assert_eq!((on(&story), story.model.ui.runs.cursor.index), (newest(5), 0));
+    story.wait_ms(5_000);
+    story.send(Msg::RunsListed(recorded(6)));
+    assert_eq!(on(&story), newest(5), "the list had come in");
+    // what a person selected stays
+    let mut story = first();
+    press(&mut story, "j");
+    story.send(Msg::RunsListed(recorded(5)));
+    assert_eq!(on(&story), newest(2));
 }
 
 #[test]

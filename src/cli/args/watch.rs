@@ -71,6 +71,9 @@ pub enum HostsCommand {
     },
     /// Connect to each host and say what is there
     Check {
+        /// Only these hosts [default: all]
+        #[arg(value_name = "HOST")]
+        only: Vec<String>,
         /// Tell too which binary answers, and what the host printed at login
         #[arg(long)]
         verbose: bool,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::trust::find;
 use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, to_person, to_stdout};
 use crate::cli::json::{self, VERSION};
@@ -48,8 +49,15 @@ struct Checked<'a> {
     notes: &'a [String],
 }
 
-/// Tries every host; exits with the worst fault.
-pub fn run(verbose: bool, json: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+/// Tries every host, or `only` these; exits with the worst fault.
+pub fn run(
+    only: &[String],
+    verbose: bool,
+    json: bool,
+    file: &HostsFile,
+    paths: &Paths,
+) -> Result<ExitCode, Failure> {
+    let file = &narrowed(only, file)?;
     let mut told: BTreeMap<HostId, Verdict> = BTreeMap::new();
     let mut notes: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
     runtime::block_on(async {
@@ -88,6 +96,17 @@ pub fn run(verbose: bool, json: bool, file: &HostsFile, paths: &Paths) -> Result
         to_person(&as_text(verbose, file, &told, &notes))?;
     }
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// The file with these hosts alone, or with all where none is named.
+fn narrowed(only: &[String], file: &HostsFile) -> Result<HostsFile, Failure> {
+    let mut file = file.clone();
+    if !only.is_empty() {
+        let named = only.iter().map(|name| find(name, &file).map(|host| host.id.clone()));
+        let named: Vec<HostId> = named.collect::<Result<_, Failure>>()?;
+        file.hosts.retain(|host| named.contains(&host.id));
+    }
+    Ok(file)
 }
 
 fn as_json(
@@ -172,4 +191,27 @@ fn facts(info: &HostInfo) -> String {
         }
     };
     format!("{}@{}, {} CPUs, {gpus}, hvtui {}", info.user, info.hostname, info.cpus, info.agent_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hosts_that_are_named_are_checked() {
+        let mut file = HostsFile::this_machine();
+        for name in ["n1", "n2"] {
+            file.hosts.push(HostConfig { id: name.into(), ..HostConfig::this_machine() });
+        }
+        let names = |only: &[&str]| -> Result<Vec<String>, Failure> {
+            let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
+            let hosts = narrowed(&only, &file)?.hosts;
+            Ok(hosts.into_iter().map(|host| host.id.to_string()).collect())
+        };
+        let named = names(&["n2", "n1"]).unwrap();
+        assert_eq!(named, ["n1", "n2"], "in the order of the file");
+        assert_eq!(names(&[]).unwrap().len(), 3);
+        let unknown = names(&["n3"]).unwrap_err();
+        assert!(unknown.message.starts_with("unknown host n3: "), "{}", unknown.message);
+    }
 }

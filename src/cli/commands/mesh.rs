@@ -52,8 +52,9 @@ pub struct Asked<'a> {
 pub fn run(asked: &Asked<'_>, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let hosts = choose(asked, file)?;
     runtime::block_on(async {
-        let mut hosts = Hosts::connect(&hosts, paths).await?;
-        let ids = hosts.meshes().await?;
+        let begun = Hosts::begin(&hosts, paths).await;
+        let (mut hosts, ids) =
+            begun.map_err(|failure| if asked.remove { stays(&failure) } else { failure })?;
         if asked.remove {
             return hosts.remove(&ids, asked.yes).await;
         }
@@ -71,6 +72,12 @@ pub fn run(asked: &Asked<'_>, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         hosts.set_up(&id, ids.get(&id).cloned().flatten(), asked.yes).await?;
         hosts.verify().await
     })
+}
+
+/// A host that is not reached keeps all others back: what that means for a removal, and what helps.
+fn stays(failure: &Failure) -> Failure {
+    let remedy = "nothing is taken out on any host: name those that are up, hvtui hosts mesh --remove HOST..";
+    Failure::new(failure.code, format!("{}\n{remedy}", failure.message))
 }
 
 fn choose(asked: &Asked<'_>, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {
@@ -112,6 +119,16 @@ struct Hosts {
 }
 
 impl Hosts {
+    /// Connects to all of them, and learns which meshes there are, each with its public key where a host has it.
+    async fn begin(
+        hosts: &[HostConfig],
+        paths: &Paths,
+    ) -> Result<(Self, BTreeMap<String, Option<String>>), Failure> {
+        let mut this = Self::connect(hosts, paths).await?;
+        let ids = this.meshes().await?;
+        Ok((this, ids))
+    }
+
     /// Connects to all of them, and learns what the mesh needs to know.
     async fn connect(hosts: &[HostConfig], paths: &Paths) -> Result<Self, Failure> {
         let prompter = ask::person();
@@ -385,6 +402,15 @@ mod tests {
         assert_eq!(worst, Some(Code::Permission));
         let (_, worst) = matrix(&hosts, &BTreeMap::from([(hosts[0].clone(), works)]));
         assert_eq!(worst, Some(Code::Unreachable), "a host that told nothing");
+    }
+
+    #[test]
+    fn a_removal_that_a_host_keeps_back_says_how_to_leave_that_out() {
+        let failure = stays(&Failure::new(Code::Unreachable, "n2: connection refused"));
+        assert_eq!(failure.code, Code::Unreachable);
+        let (reason, remedy) = failure.message.split_once('\n').unwrap();
+        assert_eq!(reason, "n2: connection refused");
+        assert!(remedy.starts_with("nothing is taken out on any host"), "{remedy}");
     }
 
     #[test]

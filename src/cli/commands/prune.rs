@@ -228,9 +228,10 @@ fn beyond(rules: Retention, listing: Listing, now: Stamp) -> Vec<Past> {
     past
 }
 
-/// The runs that these recordings tell.
+/// The runs that these recordings tell, without those that were imported: no host keeps anything of them.
 fn specs(past: &[Past]) -> impl Iterator<Item = &RunSpec> {
-    past.iter().filter_map(|past| Some(&past.summary.as_ref()?.spec))
+    let told = past.iter().filter_map(|past| Some(&past.summary.as_ref()?.spec));
+    told.filter(|spec| !spec.is_imported())
 }
 
 /// Hosts that did not answer and may keep something of these runs, and what that means.
@@ -253,7 +254,6 @@ fn surplus(beyond: Vec<Past>, store: &Store, asked: &Asked, names: &BTreeSet<Hos
     let surplus = beyond.into_iter().map(|Past { run, summary, created, bytes, why }| {
         // of an empty one it is not known which hosts it has: what they keep of it stays theirs
         let (stays, mut unnamed) = match &summary {
-            // the hosts of an imported run were never hvtui's
             Some(summary) if summary.spec.is_imported() => {
                 (reason_to_stay(summary, store, asked), Vec::new())
             }
@@ -283,14 +283,18 @@ fn surplus(beyond: Vec<Past>, store: &Store, asked: &Asked, names: &BTreeSet<Hos
 }
 
 /// Why a run must not be deleted: it is live, may be, is being recorded, its end is not recorded yet, or a host of it did not
-/// answer: what that keeps could not be deleted later.
+/// answer: what that keeps could not be deleted later. The hosts of an imported run were never hvtui's.
 fn reason_to_stay(run: &RunSummary, store: &Store, asked: &Asked) -> Option<String> {
     let (id, inventory) = (&run.spec.id, &asked.inventory);
+    let is_written = || "another client is recording it".to_owned();
+    if run.spec.is_imported() {
+        return store.is_written(id).then(is_written);
+    }
     let unheard: Vec<String> = inventory.unheard(&run.spec).iter().map(ToString::to_string).collect();
     match inventory.status(&run.spec, run.outcome.as_ref()) {
         RunStatus::Running => Some("it is running".to_owned()),
         RunStatus::Unknown => Some(format!("it may be running: {} did not answer", unheard.join(", "))),
-        RunStatus::Ended if store.is_written(id) => Some("another client is recording it".to_owned()),
+        RunStatus::Ended if store.is_written(id) => Some(is_written()),
         // what its hosts keep of it was never read, and when it ended is not known
         RunStatus::Ended if run.outcome.is_none() => {
             Some("its end is not recorded: `hvtui runs` records it".to_owned())
@@ -400,9 +404,9 @@ async fn forget(
 ) -> Undone {
     while session.try_next().is_some() {}
     let mut due = BTreeSet::new();
-    for (run, spec) in
-        surplus.iter().filter(|run| run.stays.is_none()).filter_map(|run| Some((run, run.spec.as_ref()?)))
-    {
+    let going = surplus.iter().filter(|run| run.stays.is_none());
+    let told = going.filter_map(|run| Some((run, run.spec.as_ref()?)));
+    for (run, spec) in told.filter(|(_, spec)| !spec.is_imported()) {
         for (host, name) in inventory.keepers(spec, names) {
             session.forget(&run.run, &host, &name);
             due.insert((host, run.run.clone()));
@@ -479,6 +483,7 @@ mod tests {
 
     use super::*;
     use crate::domain::fixtures::{placement, run_spec};
+    use crate::domain::outcome::{RunEnd, RunOutcome};
 
     #[test]
     fn a_host_that_was_never_of_a_run_keeps_nothing_of_it_back() {
@@ -508,6 +513,41 @@ mod tests {
         let undone = Undone::from([failed(&a), failed(&b)]);
         let undone = of_hosts(undone, std::slice::from_ref(&run), &RunInventory::default());
         assert_eq!(undone.into_keys().collect::<Vec<_>>(), [a]);
+    }
+
+    #[test]
+    fn an_imported_run_goes_while_hosts_are_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let past = |imported: Option<&str>| {
+            let mut spec = run_spec(vec![placement(0, "unknown", 0)]);
+            spec.options.imported = imported.map(ToOwned::to_owned);
+            let summary = RunSummary {
+                spec: spec.clone(),
+                stage: None,
+                last_at: Stamp(1),
+                outcome: Some(RunOutcome::new(RunEnd::Finished, "it finished")),
+                trained: None,
+                stood: None,
+                bytes: 1,
+                damage: None,
+                is_made_ready: false,
+            };
+            let (created, why) = (Stamp(1), String::new());
+            vec![Past { run: spec.id, summary: Some(summary), created, bytes: 1, why }]
+        };
+        let n3 = HostId::from("n3");
+        let silent = vec![(n3.clone(), Code::Unreachable, "timed out".to_owned())];
+        let (asked, names) = (Asked { silent, ..Asked::default() }, BTreeSet::from([n3.clone()]));
+        let stays = |imported| surplus(past(imported), &store, &asked, &names).remove(0).stays;
+        let trace = Some("Horovod timeline, from a.json");
+        assert_eq!(stays(trace), None);
+        assert_eq!(specs(&past(trace)).count(), 0);
+        assert!(missed(&past(trace), &asked, &names).is_empty());
+        // one of hvtui's own may have been that host's under another name
+        let words = "unknown did not answer, and may keep something of it";
+        assert_eq!(stays(None).as_deref(), Some(words));
+        assert!(missed(&past(None), &asked, &names).contains_key(&n3));
     }
 
     #[test]

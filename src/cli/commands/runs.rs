@@ -70,6 +70,9 @@ struct Listed {
     unheard: Vec<HostId>,
     /// What its hosts tell of ranks that have failed or were stopped while others go on.
     broken: Option<String>,
+    /// How it ended by what its hosts tell, where no recording here tells it.
+    #[serde(skip)]
+    ends: Option<String>,
     /// Whether another client makes it ready: no rank of it runs yet.
     #[serde(skip)]
     made_ready: bool,
@@ -270,6 +273,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             stood: StoodStill::of(&run),
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
             broken: if run.outcome.is_some() { None } else { inventory.broken(&run.spec) },
+            ends: None,
             stage: run.stage,
             last_at: Some(run.last_at),
             outcome: run.outcome.map(|outcome| Told { outcome, is_imported: run.spec.is_imported() }),
@@ -301,6 +305,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 damage: None,
                 unheard: inventory.unheard(spec),
                 broken: inventory.broken(spec),
+                ends: inventory.ended(spec),
                 spec: spec.clone(),
             });
         }
@@ -439,7 +444,9 @@ fn state(run: &Listed, local: bool, whole: bool) -> String {
         }
         (None, RunStatus::Running) => "running; not recorded here".to_owned(),
         (None, RunStatus::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
-        (None, RunStatus::Ended) => "ended; not recorded here".to_owned(),
+        (None, RunStatus::Ended) => {
+            format!("{}; not recorded here", run.ends.as_deref().map_or("ended".into(), sanitize))
+        }
         (None, RunStatus::Unknown) if local => format!("no end recorded{last}"),
         (None, RunStatus::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
     }
@@ -448,8 +455,9 @@ fn state(run: &Listed, local: bool, whole: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::fixtures::{placement, run_spec};
+    use crate::domain::fixtures::{host_run_status, placement, rank_exit, run_spec};
     use crate::domain::run::RefusalClass;
+    use crate::domain::run_status::HostRunStatus;
 
     fn summary(stage: RunStage, outcome: Option<RunOutcome>) -> RunSummary {
         let spec = RunSpec {
@@ -484,6 +492,25 @@ mod tests {
             RunOutcome { at: Some(Stamp(90_000)), ..RunOutcome::new(RunEnd::Finished, "it finished") };
         let words = "exit 0: it finished".to_owned();
         assert_eq!(told(RunStage::Training, Some(ended)), (Some(90_000), words));
+    }
+
+    #[test]
+    fn of_a_run_that_only_its_hosts_know_they_tell_how_it_ended() {
+        let told = |code: Option<i32>| {
+            let spec = summary(RunStage::Training, None).spec;
+            let share = HostRunStatus {
+                host: HostId::from("n3"),
+                exits: code.map(|code| (Rank(0), rank_exit(code))).into_iter().collect(),
+                spec: Some(Box::new(spec)),
+                ..host_run_status(false)
+            };
+            let mut asked = Asked::default();
+            asked.inventory.take(&HostId::from("n3"), vec![share], true);
+            state(&merged(Vec::new(), &asked)[0], false, true)
+        };
+        assert_eq!(told(Some(0)), "exit 0: the rank finished; not recorded here");
+        assert_eq!(told(Some(3)), "exit 3: rank 0 (n3:0): exit 3; not recorded here");
+        assert_eq!(told(None), "ended; not recorded here");
     }
 
     #[test]

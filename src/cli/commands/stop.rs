@@ -1,6 +1,7 @@
 //! `hvtui stop`: ends a run that some client launched, and waits until nothing of it is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,10 +21,13 @@ use crate::domain::run::{RefusalClass, RunSpec};
 use crate::domain::text::{about, sanitize};
 use crate::domain::units::counted;
 use crate::launcher::session::{Output, Session};
+use crate::ssh::Prompter;
 use crate::wire::message::Refused;
 
 /// Grace, kill and some time for the links.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// A host that is not reached after so long is named.
+const NAMED_AFTER: Duration = Duration::from_secs(1);
 /// How long its end may take to be read from the hosts.
 const COMPLETION: Duration = Duration::from_secs(10);
 
@@ -42,8 +46,9 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
             return Ok(ExitCode::SUCCESS);
         }
         let mut session = found.session(file, paths, None, &prompter).await?;
-        let mut shares = Shares::of(&spec);
-        let in_time = prompter.timeout(DEADLINE, stop(&mut session, &spec, args.now, &mut shares)).await;
+        let mut shares = Shares { was_over: found.was_over, ..Shares::of(&spec) };
+        let stopping = stop(&mut session, &spec, args.now, &mut shares, &prompter);
+        let in_time = prompter.timeout(DEADLINE, stopping).await;
         in_time.transpose()?;
         let stopped = shares.outcome(spec.id.short())?;
         if spec.options.max_restarts > 0 {
@@ -65,11 +70,16 @@ struct Shares {
     due: BTreeMap<HostId, Option<String>>,
     /// What went wrong on hosts of which no more is awaited.
     failures: Vec<(Code, String)>,
+    /// The hosts that are reached.
+    up: BTreeSet<HostId>,
+    /// Nothing of the run lived before: what its hosts tell of its end is of an earlier stop.
+    was_over: bool,
 }
 
 impl Shares {
     fn of(spec: &RunSpec) -> Self {
-        Self { due: spec.hosts().into_iter().map(|host| (host, None)).collect(), failures: Vec::new() }
+        let due = spec.hosts().into_iter().map(|host| (host, None)).collect();
+        Self { due, failures: Vec::new(), up: BTreeSet::new(), was_over: false }
     }
 
     fn failed(&mut self, host: &HostId, code: Code, reason: &str) {
@@ -86,6 +96,20 @@ impl Shares {
         }
         self.failed(host, Code::Unreachable, reason);
         false
+    }
+
+    /// The hosts that are not reached yet and of which nothing was said, in words.
+    fn connecting(&self) -> Option<String> {
+        let due = self.due.iter().filter(|(host, why)| why.is_none() && !self.up.contains(*host));
+        let due: Vec<&str> = due.map(|(host, _)| host.as_str()).collect();
+        (!due.is_empty()).then(|| format!("connecting: waiting for {}", due.join(", ")))
+    }
+
+    /// How many processes this stop has ended on a host, in words, by what was said there.
+    fn ended(&self, said: &[Note]) -> String {
+        let note = said.iter().rfind(|note| note.what == what::GONE && note.count > 0);
+        let note = note.filter(|_| !self.was_over);
+        note.map_or_else(String::new, |note| format!(" ({} ended)", counted(note.count, "process")))
     }
 
     /// A host is not reached just now: it is said once, and awaited.
@@ -118,24 +142,37 @@ impl Shares {
     }
 }
 
-async fn stop(session: &mut Session, spec: &RunSpec, now: bool, shares: &mut Shares) -> Result<(), Failure> {
+async fn stop(
+    session: &mut Session,
+    spec: &RunSpec,
+    now: bool,
+    shares: &mut Shares,
+    prompter: &Prompter,
+) -> Result<(), Failure> {
     let mut notes: BTreeMap<HostId, Vec<Note>> = BTreeMap::new();
     session.stop_foreign(spec, now);
+    let soon = prompter.timeout(NAMED_AFTER, future::pending::<()>());
+    tokio::pin!(soon);
+    let mut is_named = false;
     while !shares.due.is_empty() {
-        match session.next().await {
+        let output = tokio::select! {
+            output = session.next() => output,
+            _ = &mut soon, if !is_named => {
+                is_named = true;
+                if let Some(words) = shares.connecting() {
+                    note(&words);
+                }
+                continue;
+            }
+        };
+        match output {
             Output::Gone(run, host) if run == spec.id && shares.due.remove(&host).is_some() => {
                 let said = notes.remove(&host).unwrap_or_default();
                 let left: Vec<&Note> = said.iter().filter(|note| note.what == what::UNKILLABLE).collect();
                 let words = left.iter().map(|note| (Code::Unreachable, about(&host, &sanitize(&note.text))));
                 shares.failures.extend(words);
                 if left.is_empty() {
-                    let ended =
-                        said.iter().rfind(|note| note.what == what::GONE).map_or(0, |note| note.count);
-                    let count = if ended > 0 {
-                        format!(" ({} ended)", counted(ended, "process"))
-                    } else {
-                        String::new()
-                    };
+                    let count = shares.ended(&said);
                     to_person(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
                 }
             }
@@ -163,7 +200,10 @@ async fn stop(session: &mut Session, spec: &RunSpec, now: bool, shares: &mut Sha
 fn link_changed(shares: &mut Shares, host: &HostId, state: &LinkState) {
     match state {
         LinkState::Down { reason, retry_at: Some(_) } => shares.is_away(host, reason.clone()),
-        LinkState::Up => shares.due.get_mut(host).into_iter().for_each(|why| *why = None),
+        LinkState::Up => {
+            shares.up.insert(host.clone());
+            shares.due.get_mut(host).into_iter().for_each(|why| *why = None);
+        }
         state => {
             if let Some((code, reason)) = fault(state) {
                 shares.failed(host, code, &reason);
@@ -176,19 +216,22 @@ fn link_changed(shares: &mut Shares, host: &HostId, state: &LinkState) {
 mod tests {
     use super::*;
     use crate::domain::ids::RunId;
-    use crate::domain::time::Stamp;
+    use crate::domain::time::{HostTime, Stamp};
 
     #[test]
     fn what_is_left_at_the_deadline_is_told_with_its_reason_and_remedy() {
         let hosts = ["gpu-a", "gpu-b", "gpu-c"].map(HostId::from);
         let due = hosts.iter().cloned().map(|host| (host, None)).collect();
-        let mut shares = Shares { due, failures: Vec::new() };
+        let mut shares = Shares { due, failures: Vec::new(), up: BTreeSet::new(), was_over: false };
+        assert_eq!(shares.connecting().as_deref(), Some("connecting: waiting for gpu-a, gpu-b, gpu-c"));
         shares.due.remove(&hosts[0]);
         let away = LinkState::Down { reason: "connection refused".to_owned(), retry_at: None };
         let retried = |reason: &str| LinkState::Down { reason: reason.to_owned(), retry_at: Some(Stamp(1)) };
         link_changed(&mut shares, &hosts[1], &retried("timed out"));
+        assert_eq!(shares.connecting().as_deref(), Some("connecting: waiting for gpu-c"));
         link_changed(&mut shares, &hosts[1], &LinkState::Up);
         link_changed(&mut shares, &hosts[2], &retried("connection refused"));
+        assert_eq!(shares.connecting(), None, "one is reached, the other was named with its reason");
         let failure = shares.outcome("7QK2").unwrap_err();
         assert_eq!(
             failure.message,
@@ -201,7 +244,12 @@ mod tests {
             let (run, host, reason) = (run.clone(), hosts[0].clone(), "no".to_owned());
             Refused { run, host, rank: None, reason, class, busy: false }
         };
-        let all = || Shares { due: [(hosts[0].clone(), None)].into(), failures: Vec::new() };
+        let all = || Shares {
+            due: [(hosts[0].clone(), None)].into(),
+            failures: Vec::new(),
+            up: BTreeSet::new(),
+            was_over: false,
+        };
         let mut shares = all();
         assert!(shares.refused(&refused(RefusalClass::Unknown)));
         assert!(!shares.refused(&refused(RefusalClass::Unknown)), "it is said once");
@@ -209,8 +257,15 @@ mod tests {
         let mut shares = all();
         assert!(!shares.refused(&refused(RefusalClass::Permission)));
         assert_eq!(shares.outcome("7QK2").unwrap_err().message, "gpu-a: no");
+        // a second stop has ended nothing: what is said is of the first
+        let gone = Note { count: 2, ..Note::new(what::GONE, "nothing of the run is left", HostTime(0)) };
+        let mut shares = all();
+        assert_eq!(shares.ended(std::slice::from_ref(&gone)), " (2 processes ended)");
+        shares.was_over = true;
+        assert_eq!(shares.ended(&[gone]), "");
+        assert_eq!(all().ended(&[]), "");
         // one that is not tried again is not awaited
-        let mut shares = Shares { due: [(hosts[0].clone(), None)].into(), failures: Vec::new() };
+        let mut shares = all();
         link_changed(&mut shares, &hosts[0], &away);
         assert!(shares.due.is_empty());
         assert_eq!(shares.outcome("7QK2").unwrap_err().message, "gpu-a: connection refused");

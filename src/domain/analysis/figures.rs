@@ -366,8 +366,11 @@ pub struct HostFigures {
     pub cpu_max: Option<f64>,
     /// The most memory in use, bytes.
     pub memory_peak: Option<u64>,
-    /// Its clock is known to so much.
+    /// Its clock is known to so much: where that was known the least.
     pub clock_uncertainty_us: Option<u32>,
+    /// What a message to it takes, by the quickest ping, microseconds.
+    #[serde(skip)]
+    pub message_us: Option<u32>,
 }
 
 /// Lines that were printed.

@@ -9,6 +9,7 @@ use super::by_step::ByStep;
 use super::choice::Choice;
 use super::figures::{Cliffs, Counted, GpuFigures, HostFigures, Throttle};
 use super::trend;
+use crate::domain::clock_fit::{ClockSample, FOLLOWED_US, drifted_us};
 use crate::domain::event::Event;
 use crate::domain::gpu::GpuSample;
 use crate::domain::gpu::event::GpuEvent;
@@ -79,6 +80,40 @@ pub(super) struct HostFold {
     cpu_max: Option<f64>,
     memory_peak: Option<u64>,
     least_rtt_us: Option<u32>,
+    unpinged: Unpinged,
+}
+
+/// The times between pings in which no client followed the host.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Unpinged {
+    /// The newest ping, on the client's clock.
+    pinged: Option<Stamp>,
+    /// The newest of these times: the run may have ended in it.
+    newest: Option<(Stamp, Stamp)>,
+    /// How far from a ping moments of those before were, microseconds.
+    away_us: u64,
+}
+
+impl Unpinged {
+    fn ping(&mut self, sample: &ClockSample) {
+        let on_host = i64::try_from(sample.host_time.0).unwrap_or(i64::MAX);
+        let at = Stamp(on_host.saturating_add(sample.offset_us));
+        if let Some(last) = self.pinged.replace(at)
+            && u64::try_from(at.micros_since(last)).is_ok_and(|us| us > FOLLOWED_US)
+        {
+            self.away_us = self.away_us(None);
+            self.newest = Some((last, at));
+        }
+    }
+
+    /// How far from a ping any moment until the end of the run was, microseconds.
+    fn away_us(&self, end: Option<Stamp>) -> u64 {
+        let newest_us = self.newest.map_or(0, |(from, to)| {
+            let middle_us = to.micros_since(from).max(0) / 2;
+            end.map_or(middle_us, |end| end.micros_since(from).clamp(0, middle_us)).unsigned_abs()
+        });
+        self.away_us.max(newest_us)
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -139,6 +174,7 @@ impl Telemetry {
             Event::ClockSampled { sample } => {
                 let least = host.least_rtt_us.map_or(sample.rtt_us, |least| least.min(sample.rtt_us));
                 host.least_rtt_us = Some(least);
+                host.unpinged.ping(sample);
             }
             Event::GpuHappened { event } => self.happened(id, event),
             Event::HostSampled { sample } => {
@@ -175,16 +211,21 @@ impl Telemetry {
         }
     }
 
-    /// What is known in the end.
-    pub(super) fn figures(&mut self) -> (Vec<HostFigures>, Vec<GpuFigures>) {
+    /// What is known in the end, of a run that has ended then.
+    pub(super) fn figures(&mut self, end: Option<Stamp>) -> (Vec<HostFigures>, Vec<GpuFigures>) {
         self.gpus.values_mut().for_each(GpuFold::end_of_low);
-        let hosts = self.hosts.iter().map(|(id, host)| HostFigures {
-            host: id.clone(),
-            cpu_mean: host.cpu.mean(),
-            cpu_max: host.cpu_max,
-            memory_peak: host.memory_peak,
+        let hosts = self.hosts.iter().map(|(id, host)| {
             // 0 is no ping: an imported run whose ranks are told by one clock
-            clock_uncertainty_us: host.least_rtt_us.map(|rtt| rtt.div_ceil(2)).filter(|us| *us > 0),
+            let message_us = host.least_rtt_us.map(|rtt| rtt.div_ceil(2)).filter(|us| *us > 0);
+            let drifted_us = drifted_us(host.unpinged.away_us(end));
+            HostFigures {
+                host: id.clone(),
+                cpu_mean: host.cpu.mean(),
+                cpu_max: host.cpu_max,
+                memory_peak: host.memory_peak,
+                clock_uncertainty_us: message_us.map(|us| us.saturating_add(drifted_us)),
+                message_us,
+            }
         });
         let gpus = self.gpus.iter().map(|((host, uuid), gpu)| {
             let info = self.hosts.get(host).and_then(|host| host.info.as_ref());

@@ -1,10 +1,12 @@
-use super::super::fixtures::{Told, info, spec, timing};
+use super::super::fixtures::{START, Told, info, spec, timing};
 use super::super::{Counted, RunAnalysis, findings};
+use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::Event;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::ids::GpuUuid;
 use crate::domain::outcome::RunEnd;
+use crate::domain::time::HostTime;
 use std::sync::Arc;
 
 fn gpu(util: u32, memory: u64, throttle: &[&str]) -> GpuSample {
@@ -31,6 +33,29 @@ fn run(samples: impl IntoIterator<Item = GpuSample>) -> RunAnalysis {
         told.sample(vec![sample]);
     }
     told.finish(RunEnd::Finished)
+}
+
+#[test]
+fn a_clock_is_known_the_less_the_longer_the_host_was_not_pinged() {
+    // pings so many seconds after the start, and the end
+    let known = |pings: &[u64], end: i64| {
+        let mut told = Told::new(spec(1));
+        for second in pings {
+            let host_time = HostTime(second * 1_000_000);
+            let sample = ClockSample { host_time, offset_us: START.0, rtt_us: 200 };
+            told.host(Event::ClockSampled { sample });
+        }
+        let run = told.finish_at(RunEnd::Finished, START.plus_micros(end * 1_000_000));
+        (run.host_figures[0].clock_uncertainty_us, run.host_figures[0].message_us)
+    };
+    assert_eq!(known(&[], 9), (None, None));
+    assert_eq!(known(&[0, 1, 2, 15], 15), (Some(100), Some(100)));
+    // the middle of the time is the furthest from a ping
+    assert_eq!(known(&[0, 100], 100), (Some(2_600), Some(100)));
+    assert_eq!(known(&[0, 100, 120], 120), (Some(2_600), Some(100)));
+    // the run ended soon after the client had left, which came back much later
+    assert_eq!(known(&[0, 30, 90_000], 40), (Some(850), Some(100)));
+    assert_eq!(known(&[0, 90_000], 40), (Some(2_100), Some(100)));
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
     before_end(&mut unattended, outcome.as_ref().and_then(|outcome| outcome.at).unwrap_or(Stamp(i64::MAX)));
     let lengths_us = unattended.iter().map(|(from, to)| to.micros_since(*from).unsigned_abs());
     let unattended_us = lengths_us.fold(0, u64::saturating_add);
-    let (mut host_figures, gpus) = telemetry.figures();
+    let (mut host_figures, gpus) = telemetry.figures(outcome.as_ref().and_then(|outcome| outcome.at));
     host_figures.retain(|figures| choice.has_host(&figures.host, &spec.placements));
     let clocks_apart = steps.clocks_apart.clone().and_then(|apart| apart.named(&analyzer.hosts));
     let nccl = analyzer.collective_totals.figures();

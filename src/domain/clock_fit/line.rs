@@ -28,7 +28,7 @@ pub struct ClockLine {
 }
 
 /// How far two clocks may have drifted apart in so long, microseconds.
-pub(super) fn drifted_us(age_us: u64) -> u32 {
+pub(in crate::domain) fn drifted_us(age_us: u64) -> u32 {
     (age_us as f64 * UNKNOWN_DRIFT).ceil() as u32
 }
 

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::time::{HostTime, Stamp};
 pub use line::ClockLine;
+pub(in crate::domain) use line::drifted_us;
 pub use track::{ClockLines, ClockTrack};
 
 /// How many pings are compared with a new one.
@@ -30,6 +31,8 @@ const BUCKET_US: u64 = 10_000_000;
 const BUCKETS: usize = 60;
 /// A ping within so much of a moment tells of it, microseconds.
 const NEAR_US: u64 = 60_000_000;
+/// A host that is followed is pinged each second: of one that was not for so long none is due, microseconds.
+pub(in crate::domain) const FOLLOWED_US: u64 = 15_000_000;
 /// What two pings may differ by beyond their bounds, microseconds.
 const SLACK_US: u64 = 1_000;
 /// What four times in whole microseconds may be off by together.
@@ -153,6 +156,13 @@ impl ClockFit {
         self.line.map(|line| line.uncertainty_us)
     }
 
+    /// The same at a moment of the host behind its newest ping: while no more came the clocks may have drifted apart.
+    pub fn aged_us(&self, time: HostTime) -> Option<u32> {
+        let age_us = time.0.saturating_sub(self.pings.recent.back()?.host_time.0);
+        let drifted_us = if age_us > FOLLOWED_US { drifted_us(age_us) } else { 0 };
+        Some(self.uncertainty_us()?.saturating_add(drifted_us))
+    }
+
     /// The same at a moment of the host: less exact the further it is from a ping. `None` where none is near.
     pub fn unsure_us(&self, time: HostTime) -> Option<u32> {
         let (line, best) = (self.line?, &self.pings.best);
@@ -164,7 +174,7 @@ impl ClockFit {
         }
         // by one ping it is not known how the clock drifts
         let drifts_us = if line.drift == 0.0 { line.at.0.abs_diff(time.0) } else { away_us };
-        Some(line.uncertainty_us.saturating_add(line::drifted_us(drifts_us)))
+        Some(line.uncertainty_us.saturating_add(drifted_us(drifts_us)))
     }
 
     /// What a message to the host takes around a moment of it, microseconds: half of the quickest ping near it. `None` where none

@@ -121,6 +121,19 @@ fn a_moment_is_known_the_less_the_further_it_is_from_a_ping() {
 }
 
 #[test]
+fn a_clock_is_known_the_less_the_longer_no_ping_came() {
+    let mut fit = ClockFit::default();
+    assert_eq!(fit.aged_us(HostTime(0)), None);
+    for second in 91..=100 {
+        let host_time = HostTime(second * 1_000_000);
+        fit.add(ClockSample { host_time, offset_us: 5, rtt_us: 200 });
+    }
+    let at = |second: u64| fit.aged_us(HostTime(second * 1_000_000));
+    assert_eq!((at(90), at(100), at(115)), (Some(100), Some(100), Some(100)), "the host is followed");
+    assert_eq!((at(158), at(3_700)), (Some(3_000), Some(180_100)));
+}
+
+#[test]
 fn a_jump_is_told_with_how_far_the_host_went_ahead() {
     let mut fit = ClockFit::default();
     assert_eq!(fit.add(ping(10_000_000, 1_000, 100)), None);

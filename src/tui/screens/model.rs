@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::domain::alerts::Alert;
 use crate::domain::filter::View;
+use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
 use crate::domain::retention::Retention;
-use crate::domain::run::RunSummary;
+use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::run_status::RunInventory;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
@@ -299,6 +300,15 @@ impl Model {
             Mode::Live => self.now,
             Mode::Replay(state) => state.playhead,
         }
+    }
+
+    /// How exactly the clock of a host of a run is known at the moment that is shown, microseconds. Where its link is up, pings come;
+    /// an import has one that holds for the whole run.
+    pub fn clock_unsure_us(&self, host: &HostId, spec: &RunSpec) -> Option<u32> {
+        let state = self.world.hosts.get(host)?;
+        let is_up = !self.is_replay() && matches!(state.link, Some((_, LinkState::Up)));
+        let behind = state.clock.host_time(self.moment()).filter(|_| !is_up && !spec.is_imported());
+        behind.map_or_else(|| state.clock.uncertainty_us(), |time| state.clock.aged_us(time))
     }
 
     /// Whether a recording is shown.

@@ -73,17 +73,25 @@ impl Ended {
             }
             self.recorder.send(envelope);
         }
-        let trouble = match self.recorder.finish() {
+        let (trouble, failed) = match self.recorder.finish() {
             Ok(stats) => {
                 let why = stats.left_out.filter(|_| !self.told.left_out);
-                let trouble = why.map(|why| no_longer_whole(&self.run, &why));
-                return Finished { run: self.run, trouble, failed: false };
+                (why.map(|why| no_longer_whole(&self.run, &why)), false)
             }
-            Err(_) if self.told.error => None,
-            Err(Error::NotStarted(error)) => Some(not_recorded(&self.run, &error)),
-            Err(error) => Some(no_longer_whole(&self.run, &error.to_string())),
+            Err(error) => (last_words(&self.run, &error, self.told.error), true),
         };
-        Finished { run: self.run, failed: trouble.is_some(), trouble }
+        Finished { run: self.run, trouble, failed }
+    }
+}
+
+/// What is said of a recording that failed, and what helps; the error itself where it was not told.
+fn last_words(run: &RunId, error: &Error, is_told: bool) -> Option<String> {
+    let rest = format!("once it can be written, `hvtui attach {}` records the rest", run.short());
+    match error {
+        Error::NotStarted(_) if is_told => None,
+        Error::NotStarted(error) => Some(not_recorded(run, error)),
+        _ if is_told => Some(format!("recording of run {} is not whole: {rest}", run.short())),
+        error => Some(format!("{}; {rest}", no_longer_whole(run, &error.to_string()))),
     }
 }
 
@@ -93,4 +101,24 @@ pub(super) fn not_recorded(run: &RunId, error: &str) -> String {
 
 pub(super) fn no_longer_whole(run: &RunId, error: &str) -> String {
     format!("recording of run {} is not whole: {error}", run.short())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_about_a_recording_that_failed_name_what_helps() {
+        let run = RunId::new(1, 1);
+        let words = |error: &Error, is_told| last_words(&run, error, is_told);
+        let full = Error::Write(std::io::Error::other("No space left on device"));
+        let attach = format!("once it can be written, `hvtui attach {}` records the rest", run.short());
+        let begins = format!("recording of run {} is not whole: ", run.short());
+        assert_eq!(words(&full, true), Some(format!("{begins}{attach}")));
+        let whole = format!("{begins}write of the recording: No space left on device; {attach}");
+        assert_eq!(words(&full, false), Some(whole));
+        let never = Error::NotStarted("no such folder".to_owned());
+        assert_eq!(words(&never, true), None);
+        assert!(words(&never, false).is_some_and(|words| words.ends_with("is not recorded: no such folder")));
+    }
 }

@@ -72,6 +72,7 @@ fn open(model: &mut Model) -> Vec<Effect> {
         }
         (Some(run), _) if of_run => {
             model.ui.runs.cursor.on = Some(run.clone());
+            model.ui.runs.chosen = true;
             model.ui.runs.filter = crate::domain::run_list::RunFilter::default();
             model.ui.runs.filter_text.clear();
             model.ui.runs.loading = true;

@@ -14,7 +14,7 @@ use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::{Effect, Level, Screen, layout};
 use crate::tui::screens::view::title;
-use crate::tui::screens::{Entry, Model};
+use crate::tui::screens::{Entry, Model, runs};
 
 /// How many notices are kept.
 const NOTICES: usize = 128;
@@ -189,7 +189,8 @@ pub(super) fn tell_news(model: &mut Model) -> Vec<Effect> {
                 Severity::Look => Level::Warning,
                 Severity::Act => Level::Error,
             };
-            let hint = if one.alert.kind == AlertKind::LiveRun { ": r opens Runs" } else { "" };
+            let leads_to_runs = one.alert.kind == AlertKind::LiveRun && model.ui.screen != Screen::Runs;
+            let hint = if leads_to_runs { ": r opens Runs" } else { "" };
             let place = one.alert.place.to_string();
             let text = format!("{place} {}{hint}", one.alert.words);
             model.toast(level, text, Some(Box::new(one.alert.clone())));
@@ -227,6 +228,9 @@ fn is_visible(model: &Model, alert: &Alert) -> bool {
             | AlertKind::Straggler,
         ) => true,
         (Screen::Cluster, _) => layout::cluster_events(model.area()).h > 0,
+        (Screen::Runs, AlertKind::LiveRun) => alert.place.run.as_ref().is_some_and(|run| {
+            model.world.runs.contains_key(run) || runs::spec_elsewhere(model, run).is_some()
+        }),
         (Screen::Run, AlertKind::Hang | AlertKind::Straggler | AlertKind::RankFailed) => of_shown_run(),
         _ => false,
     }

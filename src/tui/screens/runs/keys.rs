@@ -76,6 +76,7 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
+    model.ui.runs.chosen = true;
     let chosen = model.ui.runs.cursor.on.clone();
     match action {
         Action::Open => return chosen.map_or_else(Vec::new, |id| opening::open(model, id)),
@@ -146,6 +147,7 @@ pub(super) fn select_line(model: &mut Model, line: usize) {
     let height = usize::from(layout::runs_list(model.area()).h);
     let at = model.ui.runs.cursor.offset + line;
     if at < ids.len() {
+        model.ui.runs.chosen = true;
         model.ui.runs.cursor.move_to(at, &ids, height);
     }
 }

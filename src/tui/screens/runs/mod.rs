@@ -25,6 +25,9 @@ use crate::tui::screens::view::title;
 /// What is said where there is no run.
 const NO_RUN: &str = "no run yet: pick GPUs on the Cluster screen with space, launch with L";
 
+/// For so long the list comes in that its first visit asked for, here and from the hosts, microseconds.
+const COMES_IN_US: i64 = 3_000_000;
+
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Runs,
@@ -48,6 +51,10 @@ pub(super) static ENTRY: Entry = Entry {
 pub struct RunsUi {
     /// The cursor.
     pub cursor: Cursor<RunId>,
+    /// When the list was shown first.
+    pub shown_at: Option<Stamp>,
+    /// Whether the cursor stays on its run; while the first list comes in it is on the first one.
+    pub chosen: bool,
     /// Only runs that it lets through.
     pub filter: RunFilter,
     /// How it was typed.
@@ -239,10 +246,16 @@ pub fn settle(model: &mut Model) {
     model.ui.runs.marked.retain(|run| known.contains(run));
     let ids = ids(model);
     let height = usize::from(layout::runs_list(model.area()).h);
-    model.ui.runs.cursor.settle_newest_first(&ids, height);
+    let (now, ui) = (model.now, &mut model.ui.runs);
+    ui.chosen |= now.micros_since(*ui.shown_at.get_or_insert(now)) >= COMES_IN_US;
+    if !ui.chosen {
+        ui.cursor = Cursor::default();
+    }
+    ui.cursor.settle_newest_first(&ids, height);
 }
 
 /// Selects a run that was launched here: it is the selected one when the list is shown.
 pub(super) fn select(model: &mut Model, run: RunId) {
     model.ui.runs.cursor = Cursor { on: Some(run), ..Cursor::default() };
+    model.ui.runs.chosen = true;
 }

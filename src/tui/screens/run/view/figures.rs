@@ -220,7 +220,7 @@ fn last(theme: &Theme, known: &RunAnalysis) -> Vec<Words> {
 
 /// What two ranks may seem to differ by and be equal, microseconds: 0 on one host.
 pub(super) fn unsure_us(known: &RunAnalysis) -> u32 {
-    let clocks = known.host_figures.iter().filter_map(|host| host.clock_uncertainty_us);
+    let clocks = known.host_figures.iter().filter_map(|host| host.message_us);
     let mut clocks: Vec<u32> = clocks.collect();
     clocks.sort_unstable();
     if known.host_figures.len() < 2 { 0 } else { clocks.iter().rev().take(2).sum() }

@@ -207,7 +207,10 @@ fn line(row: &HostRow<'_>, canvas: &Canvas<'_>, room: u16) -> (String, Style) {
         let (words, style) = last_words((row.table, number), rank, canvas);
         return (format!("rank {number}: {words}"), style);
     }
-    let clock = row.table.model.world.hosts.get(row.host).and_then(|state| state.clock.line());
+    let (model, spec) = (row.table.model, &row.table.run.spec);
+    let line = model.world.hosts.get(row.host).and_then(|state| state.clock.line());
+    let unsure = line.zip(model.clock_unsure_us(row.host, spec));
+    let clock = unsure.map(|(line, uncertainty_us)| ClockLine { uncertainty_us, ..line });
     (clock.map_or_else(String::new, |clock| clock_words(clock, room)), canvas.theme.dim)
 }
 

@@ -241,23 +241,24 @@ fn clocks_apart(frame: &Frame<'_>) -> Option<ClocksApart> {
 const CLOCK_TIME: &str = " (10 min)";
 
 /// How sure the clocks of the run's hosts are, or that they are apart.
-fn clock_words(model: &Model, hosts: &[HostId], apart: Option<&ClocksApart>) -> String {
+fn clock_words(frame: &Frame<'_>, apart: Option<&ClocksApart>) -> String {
     if let Some(apart) = apart {
         return format!("   clocks ≥ {} apart", units::duration_us(apart.us));
     }
-    let clock = |host| model.world.hosts.get(host).and_then(|state| state.clock.uncertainty_us());
+    let clock = |host| frame.model.clock_unsure_us(host, &frame.run.spec);
     // 0 is no ping: an imported run whose ranks are told by one clock
-    let most = hosts.iter().filter_map(clock).max().filter(|us| *us > 0);
+    let most = frame.hosts.iter().filter_map(clock).max().filter(|us| *us > 0);
     most.map_or_else(String::new, |us| format!("   clock ±{:.2} ms{CLOCK_TIME}", f64::from(us) / 1000.0))
 }
 
 /// How sure the clock of each host is: of a few hosts, where they are not all the same one.
-fn clocks_of_each(model: &Model, hosts: &[HostId]) -> Option<String> {
+fn clocks_of_each(frame: &Frame<'_>) -> Option<String> {
+    let hosts = &frame.hosts;
     if !(2..=MOST_CLOCKS).contains(&hosts.len()) {
         return None;
     }
     let clock = |host: &HostId| {
-        let us = model.world.hosts.get(host)?.clock.uncertainty_us().filter(|us| *us > 0)?;
+        let us = frame.model.clock_unsure_us(host, &frame.run.spec).filter(|us| *us > 0)?;
         Some((units::middle_cut(&sanitize(host.as_str()), 14), format!("±{:.2}", f64::from(us) / 1000.0)))
     };
     let each: Vec<(String, String)> = hosts.iter().filter_map(clock).collect();
@@ -276,8 +277,8 @@ fn head(
 ) -> Range<u16> {
     let (model, (start, end)) = (frame.model, frame.timeline);
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let clock = clock_words(model, &frame.hosts, apart.as_ref());
-    let of_each = clocks_of_each(model, &frame.hosts).filter(|_| apart.is_none());
+    let clock = clock_words(frame, apart.as_ref());
+    let of_each = clocks_of_each(frame).filter(|_| apart.is_none());
     let clock_style = if apart.is_some() { canvas.theme.warn } else { dim };
     let length = units::duration_us(end.micros_since(start).unsigned_abs());
     let bounds = match &model.mode {
