@@ -105,7 +105,9 @@ fn a_mark_is_set_where_the_playhead_stands_shown_listed_and_changed() {
     // what is wrong with them is said, and what was known stays
     story.send(Msg::MarksTold(run_id(), Err("run.marks.json: no space".to_owned())));
     assert_eq!(said(&story), "marks: run.marks.json: no space");
-    assert!(text(&story.model, COLOR).contains('▾'));
+    press(&mut story, "M");
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("lr 0.15"), "{screen}");
 }
 
 fn opened_again(kept: &RunMarks) -> Story {

@@ -208,8 +208,7 @@ mod tests {
             let hosts = narrowed(&only, &file)?.hosts;
             Ok(hosts.into_iter().map(|host| host.id.to_string()).collect())
         };
-        let named = names(&["n2", "n1"]).unwrap();
-        assert_eq!(named, ["n1", "n2"], "in the order of the file");
+        assert_eq!(names(&["n2", "n1"]).unwrap(), ["n1", "n2"], "in the order of the file");
         assert_eq!(names(&[]).unwrap().len(), 3);
         let unknown = names(&["n3"]).unwrap_err();
         assert!(unknown.message.starts_with("unknown host n3: "), "{}", unknown.message);
