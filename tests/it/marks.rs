@@ -107,7 +107,7 @@ fn a_mark_is_set_where_the_playhead_stands_shown_listed_and_changed() {
     assert_eq!(said(&story), "marks: run.marks.json: no space");
     press(&mut story, "M");
     let screen = text(&story.model, COLOR);
-    assert!(screen.contains("lr 0.15"), "{screen}");
+    assert!(screen.contains("lr 0.1 "), "{screen}");
 }
 
 fn opened_again(kept: &RunMarks) -> Story {
