@@ -26,7 +26,7 @@ fn two() -> Option<&'static Cluster> {
 /// Trains on both hosts by a line of the shell.
 fn train(client: &Client<'_>, line: &str) -> Ended {
     let line = format!("exec {PYTHON} spawned.py {line}");
-    let ended = client.run(&["run", "-H", "n1:1,n2:1", "--", "sh", "-c", &line]);
+    let ended = client.run(&["run", "--gpus", "n1:0;n2:0", "--", "sh", "-c", &line]);
     assert_eq!(ended.code, 0, "{ended:#?}");
     // what Python leaves for a moment is none of the person's
     assert!(!ended.err.contains("left in the background"), "{ended:#?}");

@@ -40,7 +40,7 @@ fn two() -> Option<&'static Cluster> {
 
 /// Trains on both hosts.
 fn train(client: &Client<'_>, options: &[&str], script: [&str; 3]) -> Ended {
-    let command = ["--kind", "torch", "-H", "n1:1,n2:1", "--", PYTHON, "train.py"];
+    let command = ["--kind", "torch", "--gpus", "n1:0;n2:0", "--", PYTHON, "train.py"];
     client.run(&[&["run"], options, &command, &script].concat())
 }
 
@@ -241,7 +241,7 @@ fn processes_of_a_launcher_within_a_rank_have_rows_of_their_own() {
          >~/launch.sh && echo there"
     );
     assert_eq!(cluster.on("n1", &line).trim(), "there");
-    let ended = client.run(&["run", "-H", "n1:1", "--", "sh", "launch.sh"]);
+    let ended = client.run(&["run", "--gpus", "n1:0", "--", "sh", "launch.sh"]);
     assert_eq!(ended.code, 0, "{ended:#?}");
     for worker in 0..2 {
         assert_eq!(row(&ended, worker)[..2], ["n1:0", "100"], "{ended:#?}");

@@ -257,21 +257,24 @@ fn raises(how: &str, world: u32, place: &str, which: u32, root: &str) {
         assert!(ours.is_empty(), "{host}: {ours:?}");
     }
     let (_, end) = ended.err.split_once("failed first").unwrap_or_else(|| panic!("{ended:#?}"));
-    assert!(ended.err.contains(&format!("rank {which} ({root}) failed first: exit 1")), "{ended:#?}");
+    assert!(
+        ended.err.contains(&format!("rank {which} ({root}:")) && ended.err.contains(") failed first: exit 1"),
+        "{ended:#?}"
+    );
     assert!(end.contains("ValueError: batch 7 has no labels"), "{ended:#?}");
     assert!(world > which);
 }
 
 #[test]
 fn a_rank_that_raises_stops_those_that_sleep_and_is_named_with_its_reason() {
-    raises("sleep", 3, "n1:2,n2:1", 2, "n2:0");
+    raises("sleep", 3, "n1:2,n2:1", 2, "n2");
 }
 
 #[test]
 fn what_torchs_record_writes_of_a_failure_is_its_cause() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
-    let line = ["--kind", "torch", "-H", "n1:1,n2:1", "--", "python", "recorded.py"];
+    let line = ["--kind", "torch", "--gpus", "n1:0;n2:0", "--", "python", "recorded.py"];
     let ended = client.run(&[&["run"], &line[..]].concat());
     let said = "rank 1 (n2:0) failed first: exit 1, ValueError: batch 7 has no labels";
     assert!(ended.code == 1 && ended.err.contains(said), "{ended:#?}");
@@ -279,5 +282,5 @@ fn what_torchs_record_writes_of_a_failure_is_its_cause() {
 
 #[test]
 fn a_rank_that_raises_stops_those_in_a_barrier_and_is_named_with_its_reason() {
-    raises("barrier", 4, "n1:2,n2:2", 1, "n1:1");
+    raises("barrier", 4, "n1:2,n2:2", 1, "n1");
 }
