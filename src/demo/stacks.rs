@@ -86,7 +86,7 @@ mod tests {
             assert!(script_line(&found[0]).is_some_and(|line| line.file == "sft.py"), "{found:?}");
         }
         let functions = |phase| -> Vec<String> {
-            let main = threads(&text("/work/sft.py", phase)).swap_remove(0);
+            let main = threads(&text("src/sft.py", phase)).swap_remove(0);
             main.frames.into_iter().map(|frame| frame.function).collect()
         };
         assert_eq!(functions(Phase::Wait)[..3], ["all_reduce", "wrapper", "average_gradients"]);
