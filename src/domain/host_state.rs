@@ -80,6 +80,20 @@ impl HostState {
         matches!(self.link, Some((_, LinkState::Up)))
     }
 
+    /// Whether a GPU, or the one that it is a slice of, has fallen off the bus by what has happened at `now`; `acknowledged` tells up
+    /// to when that was acknowledged of a GPU.
+    pub fn is_off_bus(
+        &self,
+        gpu: &GpuInfo,
+        now: Stamp,
+        acknowledged: impl Fn(&GpuUuid) -> Option<Stamp>,
+    ) -> bool {
+        let gpus = self.info.iter().flat_map(|info| &info.gpus);
+        let whole = gpus.filter(|whole| Some(whole.index) == gpu.parent);
+        let mut both = std::iter::once(gpu).chain(whole);
+        both.any(|gpu| self.gpu_events.is_off_bus(&gpu.uuid, now, acknowledged(&gpu.uuid)))
+    }
+
     fn link_changed(&mut self, at: Stamp, state: &LinkState) {
         let was_up = self.is_up() || self.is_limited();
         let lost = if was_up { self.heard.map_or(at, |heard| heard.min(at)) } else { at };
@@ -183,5 +197,32 @@ impl HostState {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::fixtures::host_info;
+    use crate::domain::gpu::event::{GpuEvent, Happening};
+
+    #[test]
+    fn a_slice_falls_off_the_bus_with_its_gpu() {
+        let gpu = |index: u32, parent: Option<u32>| GpuInfo {
+            uuid: GpuUuid::from(format!("GPU-{index}")),
+            parent,
+            ..GpuInfo::unknown(index)
+        };
+        let gpus = vec![gpu(0, None), gpu(100, Some(0)), gpu(200, Some(1))];
+        let info = HostInfo { gpus: gpus.clone(), ..host_info() };
+        let mut state = HostState { info: Some(Arc::new(info)), ..HostState::default() };
+        let (uuid, what) = (gpus[0].uuid.clone(), Happening::Xid { xid: 79 });
+        state.gpu_events.add(Stamp(1), &GpuEvent { index: 0, uuid, what, count: 1, t: None });
+        let gone = |acknowledged: Option<Stamp>| {
+            let gone = |gpu: &GpuInfo| state.is_off_bus(gpu, Stamp(1), |_| acknowledged);
+            gpus.iter().map(gone).collect::<Vec<_>>()
+        };
+        assert_eq!(gone(None), [true, true, false]);
+        assert_eq!(gone(Some(Stamp(1))), [false; 3]);
     }
 }

@@ -335,16 +335,20 @@ fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> O
     let whole = info.gpus.iter().find(|whole| Some(whole.index) == gpu.parent);
     let is_gone =
         |gpu: &GpuInfo| now.events.is_some_and(|(events, at)| events.is_off_bus(&gpu.uuid, at, None));
-    let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory)
-        .unless_off_bus(is_gone(gpu) || whole.is_some_and(is_gone));
+    let is_off_bus = is_gone(gpu) || whole.is_some_and(is_gone);
+    let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory).unless_off_bus(is_off_bus);
+    let mut words = occupancy.words(now.age);
+    if is_off_bus && occupancy.has_holder() {
+        words = format!("{words}, and {}", Occupancy::OffBus.words(now.age));
+    }
     // Of a GPU whose lease is older than its slices none of them can be taken, by its holder neither.
     let is_whole_leased =
         whole.zip(now.leases).is_some_and(|(whole, leases)| leases.of(&whole.uuid).is_some());
     (!occupancy.is_free()).then(|| Holder {
-        words: occupancy.words(now.age),
+        words,
         who: occupancy.who(),
         named: occupancy.has_holder(),
-        own: occupancy.is_own(&info.user) && !is_whole_leased,
+        own: occupancy.is_own(&info.user) && !is_whole_leased && !is_off_bus,
     })
 }
 

@@ -209,6 +209,19 @@ fn a_gpu_that_has_fallen_off_the_bus_takes_no_ranks() {
     };
     assert_eq!(busy(at), [(0, "it has fallen off the bus".to_owned())], "one at risk is free");
     assert!(busy(at.plus_micros(3_600_000_001)).is_empty(), "an event of an hour ago counts no more");
+
+    // nor is it shared with another run of its own
+    let own = Lease { user: Some("li".to_owned()), own: true, ..Lease::unknown("GPU-0") };
+    let leases = Leases { held: vec![own], ..Leases::default() };
+    let usable = |events| {
+        let now = Now { sample: Some(&sample), events, leases: Some(&leases), age: &no_age };
+        let facts = HostFacts::present(&HostConfig::this_machine(), &info(3), &now, "/here");
+        let words = facts.busy[&0].words.clone();
+        (facts.usable(true).iter().map(Slot::index).collect::<Vec<_>>(), words)
+    };
+    assert_eq!(usable(None), (vec![1, 2, 0], "leased by li".to_owned()));
+    let words = "leased by li, and it has fallen off the bus".to_owned();
+    assert_eq!(usable(Some((&events, at))), (vec![1, 2], words));
 }
 
 #[test]

@@ -302,8 +302,10 @@ fn by_hosts(
 }
 
 fn too_small(host: &HostFacts, wanted: u32, each: u32) -> PlaceError {
-    let (slots, gpus) = (host.slots.len() as u32, host.slots.first().is_some_and(is_gpu));
-    PlaceError::HostTooSmall { host: host.id.clone(), wanted, each, slots, gpus, lost: lost(host) }
+    let (slots, lost) = (host.slots.len() as u32, lost(host));
+    // one that has lost all of them is still no host of CPU slots
+    let gpus = host.slots.first().is_some_and(is_gpu) || !lost.is_empty();
+    PlaceError::HostTooSmall { host: host.id.clone(), wanted, each, slots, gpus, lost }
 }
 
 /// The GPUs of a host that can't be read: `GPU 1 is lost`.

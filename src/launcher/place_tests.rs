@@ -370,6 +370,9 @@ fn a_gpu_that_is_lost_is_named_and_no_remedy_takes_the_others_away() {
     insta::assert_snapshot!(fails(one(SlotName::Index(1)), &hosts), @"host a has no slot 1: GPU 1 is lost");
     insta::assert_snapshot!(fails(one(SlotName::Uuid("GPU-a-1".to_owned())), &hosts), @"host a has no slot GPU-a-1: its GPUs are 0 (GPU-a-0), 2 (GPU-a-2); GPU 1 is lost");
     insta::assert_snapshot!(fails(list(&[("a", 3)], None), &hosts), @"host a: 3 ranks asked for, it has 2 slots (GPU 1 is lost): lower the number of ranks");
+    let mut none = gpu_host("b", 0);
+    none.lost.insert(0, "is lost");
+    assert!(!fails(list(&[("b", 1)], None), &[none]).contains("in the hosts file"));
 }
 
 #[test]

@@ -714,8 +714,9 @@ async fn the_present_can_come_first_and_reports_come_whole() {
 async fn what_was_emptied_while_no_client_followed_is_a_gap_to_all_that_come_later() {
     let bed = Bed::new();
     let mut client = bed.client().await;
-    // long enough for the supervisor's look, once a second
-    let script = "echo gone; sleep 2.5; echo kept > /dev/stdout; echo kept too";
+    // once the supervisor has noted the first line, for which it looks once a second
+    let script = "echo gone; until [ -s ${HVTUI_REPORT%report}times ]; do sleep 0.01; done\n\
+                  echo kept > /dev/stdout; echo kept too";
     bed.start(&mut client, bed.spec(&[script], 1000)).await;
     tokio::task::block_in_place(|| until("the end", || !bed.state().supervisor.alive()));
     assert_eq!(bed.file("rank-0.out"), b"kept\nkept too\n");

@@ -353,6 +353,20 @@ fn what_another_client_follows_goes_on_when_its_reader_goes_away() {
 }
 
 #[test]
+fn a_stop_waits_for_no_connection_that_is_there_already() {
+    let person = Person::new(1);
+    let script = "trap 'sleep 2; exit 0' TERM; > trapped; while [ -e ~ ]; do sleep 0.1; done";
+    let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", script]);
+    let run = text(&out.stdout).trim().to_owned();
+    until("the rank's trap", || person.home().join("trapped").exists());
+    // then its hosts are asked which run is meant
+    std::fs::remove_dir_all(person.home().join(".local/state/hvtui/runs")).unwrap();
+    let stopped = person.run(&["stop", &run]);
+    assert!(text(&stopped.stdout).contains("nothing of run"), "{stopped:?}");
+    assert!(!text(&stopped.stderr).contains("connecting"), "{stopped:?}");
+}
+
+#[test]
 fn logs_that_are_followed_end_with_their_reader_though_ranks_print_nothing_more() {
     let person = Person::new(1);
     let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", "echo said; exec sleep 600"]);

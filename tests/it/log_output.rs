@@ -10,7 +10,7 @@ use hvtui::domain::world::World;
 use hvtui::record::Reader;
 
 use super::common::in_time::OutputInTime;
-use super::common::processes::until;
+use super::common::processes::{end_of, until, until_says};
 use super::common::terminal::Terminal;
 use super::local_runs::Person;
 
@@ -226,8 +226,16 @@ fn what_was_passed_over_is_read_from_the_hosts_when_it_is_asked_for() {
 #[test]
 fn what_a_rank_has_emptied_away_is_shown_where_it_is_recorded() {
     let person = Person::new(1);
-    let script = "echo first; echo other >&2; sleep 1; echo second > /dev/stdout; echo third";
-    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", script]);
+    let script = "echo first; echo other >&2; until [ -e go ] || [ ! -e ~ ]; do sleep 0.01; done\n\
+                  echo second > /dev/stdout; echo third";
+    let run = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", script]).spawn().unwrap();
+    let is_first =
+        |envelope: &Envelope| matches!(&envelope.event, Event::LogPrinted { line } if line.text == "first");
+    until_recorded(&person, "the first line", |reader| {
+        reader.envelopes(..).any(|envelope| envelope.as_ref().is_ok_and(is_first))
+    });
+    std::fs::write(person.home().join("go"), "").unwrap();
+    let out = run.output_in_time().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let shown = |args: &[&str]| {
         let out = person.run(args);
@@ -431,20 +439,31 @@ fn a_prompt_that_ends_as_a_secret_value_begins_is_shown() {
     assert!(end.contains("[0] Continue? hunter2\n"), "{end}");
 }
 
-/// Prints by the names of its streams, as scripts do: each time that empties the file behind the name.
-const BY_NAME: &str = "echo line-a; sleep 0.5; echo line-b > /dev/stdout; sleep 0.5; echo line-c; sleep 0.5\n\
-    echo line-d > /dev/stderr; sleep 0.5; echo line-e >&2; sleep 0.5\n\
-    echo line-f > /dev/stderr; sleep 0.5; echo line-g > /dev/stderr; echo line-h >> /dev/stderr; exit 0";
+/// Prints by the names of its streams, as scripts do: each time that empties the file behind the name. It goes on behind a line when
+/// there is a file of the line's name.
+const BY_NAME: &str = "shown() { until [ -e line-$1 ] || [ ! -e ~ ]; do sleep 0.01; done; }\n\
+    echo line-a; shown a; echo line-b > /dev/stdout; shown b; echo line-c; shown c\n\
+    echo line-d > /dev/stderr; shown d; echo line-e >&2; shown e\n\
+    echo line-f > /dev/stderr; shown f; echo line-g > /dev/stderr; echo line-h >> /dev/stderr; exit 0";
 
 #[test]
 fn what_a_script_prints_by_the_names_of_its_streams_is_shown_once() {
     let person = Person::new(1);
-    let shown = person.run(&["run", "-np", "1", "--", "sh", "-c", BY_NAME]);
+    let output = person.home().join("output");
+    let said = || String::from_utf8_lossy(&std::fs::read(&output).unwrap()).into_owned();
+    let file = std::fs::File::create(&output).unwrap();
+    let mut run = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", BY_NAME]);
+    let mut run = run.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+    for line in ["a", "b", "c", "d", "e", "f"] {
+        // what was read before the file is emptied is not lost
+        until_says(&format!("[0] line-{line}\n"), said);
+        std::fs::write(person.home().join(format!("line-{line}")), "").unwrap();
+    }
+    let shown = (end_of(&mut run), said());
     let logs = person.run(&["logs", "last"]);
-    for (what, out) in [("run", shown), ("logs", logs)] {
-        let said =
-            [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        assert!(out.status.success(), "{what}: {said}");
+    let logged = [logs.stdout, logs.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    for (what, (status, said)) in [("run", shown), ("logs", (logs.status, logged.concat()))] {
+        assert!(status.success(), "{what}: {said}");
         for line in ["a", "b", "c", "d", "e", "f", "g", "h"] {
             let line = format!("[0] line-{line}\n");
             assert_eq!(said.matches(&line).count(), 1, "{what}, {line}: {said}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::common::built;
 use crate::common::in_time::OutputInTime;
-use crate::common::processes::until;
+use crate::common::processes::{end_of, until, until_says};
 use crate::common::terminal::Terminal;
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
@@ -275,12 +275,21 @@ fn what_can_not_be_understood_or_written_is_a_failure() {
     assert_eq!(nowhere.status.code(), Some(74), "{nowhere:?}");
 }
 
-/// What a run of `script` on four ranks says last, and its report.
-fn failed(person: &Person, script: &str) -> (Option<i32>, String, String) {
-    let out = person.run(&["run", "-np", "4", "--", "sh", "-c", script]);
-    let err = text(&out.stderr);
+/// What a run of `script` on four ranks says last, and its report. There is a file `shown` once rank 1's error is.
+fn failed(person: &Person, script: &str, error: Option<&str>) -> (Option<i32>, String, String) {
+    let (output, shown) = (person.home().join("output"), person.home().join("shown"));
+    let read = || text(&std::fs::read(&output).unwrap());
+    let file = File::create(&output).unwrap();
+    let _ = std::fs::remove_file(&shown);
+    let mut run = person.hvtui(&["run", "-np", "4", "--", "sh", "-c", script]);
+    let mut run = run.stdout(file.try_clone().unwrap()).stderr(file).spawn().unwrap();
+    if let Some(error) = error {
+        until_says(&format!("[1] {error}\n"), read);
+        std::fs::write(&shown, "").unwrap();
+    }
+    let (status, err) = (end_of(&mut run), read());
     let last = err.lines().find(|line| line.starts_with("hvtui: exit ")).unwrap_or(&err).to_owned();
-    (out.status.code(), last, said(&person.run(&["report", "last"])))
+    (status.code(), last, said(&person.run(&["report", "last"])))
 }
 
 #[test]
@@ -290,13 +299,14 @@ fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
     let script = "if [ $RANK = 1 ]; then
                       echo 'RuntimeError: CUDA error: out of memory' >&2
                       for rank in 0 2 3; do until [ -e is-$rank ]; do sleep 0.01; done; done
-                      sleep 0.2; echo > told
+                      until [ -e shown ]; do sleep 0.01; done; echo > told
                       for rank in 0 2 3; do while kill -0 $(cat is-$rank) 2>/dev/null; do sleep 0.01; done; done
                       exit 3
                   fi
                   echo $$ > new-$RANK; mv new-$RANK is-$RANK
                   until [ -e told ]; do sleep 0.01; done; echo 'peer gone' >&2; exit 1";
-    let (code, last, report) = failed(&person, script);
+    let error = "RuntimeError: CUDA error: out of memory";
+    let (code, last, report) = failed(&person, script, Some(error));
     let cause = "rank 1 (here:1) printed an error first: RuntimeError: CUDA error: out of memory; exit 3; ranks 0, \
                  2-3 failed too";
     assert_eq!(code, Some(3), "{last}");
@@ -306,10 +316,10 @@ fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
     let script = "if [ $RANK = 1 ]; then
                       echo 'RuntimeError: no' >&2
                       for rank in 0 2 3; do until [ -e ready-$rank ]; do sleep 0.01; done; done
-                      sleep 0.2; echo > said; exec sleep 600
+                      until [ -e shown ]; do sleep 0.01; done; echo > said; exec sleep 600
                   fi
                   echo > ready-$RANK; until [ -e said ]; do sleep 0.01; done; echo 'ConnectionResetError: [Errno 104] Connection reset by peer' >&2; exit 1";
-    let (code, last, _) = failed(&person, script);
+    let (code, last, _) = failed(&person, script, Some("RuntimeError: no"));
     assert_eq!(code, Some(1), "{last}");
     let cause = "rank 1 (here:1) printed an error first: RuntimeError: no; killed by SIGTERM; ranks 0, 2-3 failed too";
     assert!(last.ends_with(cause), "{last}");
@@ -318,11 +328,11 @@ fn the_rank_that_printed_its_error_is_the_cause_though_others_end_first() {
 #[test]
 fn a_rank_that_had_ended_before_the_others_failed_is_named() {
     let person = Person::new(4);
-    let script = "if [ $RANK = 1 ]; then echo $$ > new; mv new gone; exit 0; fi
-                  until [ -e gone ]; do sleep 0.01; done
-                  while kill -0 $(cat gone) 2>/dev/null; do sleep 0.01; done
-                  sleep 0.2; echo 'peer gone' >&2; exit 1";
-    let (code, last, report) = failed(&person, script);
+    // its exit is written down with its time
+    let script = "if [ $RANK = 1 ]; then exit 0; fi
+                  until [ -e \"${HVTUI_REPORT%/*}/exit-1.json\" ]; do sleep 0.01; done
+                  echo 'peer gone' >&2; exit 1";
+    let (code, last, report) = failed(&person, script, None);
     assert_eq!(code, Some(1), "{last}");
     assert!(
         last.contains("failed first: exit 1; rank 1 (here:1) had ended before (exit 0); ranks "),

@@ -46,7 +46,10 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
             return Ok(ExitCode::SUCCESS);
         }
         let mut session = found.session(file, paths, None, &prompter).await?;
-        let mut shares = Shares { was_over: found.was_over, ..Shares::of(&spec) };
+        // a session that has asked its hosts is connected to those already
+        let hosts = session.world().hosts.iter();
+        let up = hosts.filter(|(_, state)| state.is_up()).map(|(host, _)| host.clone()).collect();
+        let mut shares = Shares { was_over: found.was_over, up, ..Shares::of(&spec) };
         let stopping = stop(&mut session, &spec, args.now, &mut shares, &prompter);
         let in_time = prompter.timeout(DEADLINE, stopping).await;
         in_time.transpose()?;

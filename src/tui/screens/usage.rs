@@ -103,10 +103,9 @@ impl<'a> Leases<'a> {
     }
 
     /// Whether a GPU has fallen off the bus and that is not acknowledged.
-    pub(super) fn is_off_bus(&self, state: &HostState, uuid: &GpuUuid) -> bool {
+    fn is_off_bus(&self, state: &HostState, gpu: &GpuInfo) -> bool {
         self.model.is_some_and(|model| {
-            let acknowledged = model.ui.acknowledged.get(uuid).copied();
-            state.gpu_events.is_off_bus(uuid, model.moment(), acknowledged)
+            state.is_off_bus(gpu, model.moment(), |uuid| model.ui.acknowledged.get(uuid).copied())
         })
     }
 
@@ -126,7 +125,7 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
     }
     let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
     let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, leases.free_memory(host))
-        .unless_off_bus(leases.is_off_bus(state, &gpu.uuid));
+        .unless_off_bus(leases.is_off_bus(state, gpu));
     match &occupancy {
         Occupancy::Free if !gpu.uuid.is_readable() => {
             GpuUse::Unknown("it did not tell what it is".to_owned())

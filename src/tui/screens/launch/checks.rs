@@ -14,7 +14,6 @@ use crate::domain::units::ranges;
 use crate::launch::plan::LaunchPlan;
 use crate::tui::core::{Effect, Look, LookOf};
 use crate::tui::screens::Model;
-use crate::tui::screens::usage::Leases;
 
 /// A look of the doctor that is older than this is made again, microseconds.
 const LOOK_AGE_US: i64 = 60_000_000;
@@ -225,12 +224,12 @@ pub fn would_fail(model: &Model) -> bool {
     lines(model).first().is_some_and(|line| line.mark == Some(Mark::Bad))
 }
 
-/// Whether the GPUs of the plan are still free, as far as their host has told.
+/// Whether the GPUs of the plan are still free, as far as their host has told: acknowledged or not, no launch takes one that has fallen
+/// off the bus.
 fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
     let Some(state) = model.world.hosts.get(host) else { return Vec::new() };
     let sample = state.latest().map(|(_, sample)| sample);
     let free_memory = model.hosts.of(host).map(|entry| entry.free_memory);
-    let leases = Leases::of(model);
     let placed = plan.spec.placements.iter().filter(|placement| placement.host == *host);
     let slots = placed.flat_map(|placement| std::iter::once(&placement.slot).chain(&placement.more));
     let gpus = slots.filter_map(|slot| match slot {
@@ -244,7 +243,7 @@ fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
         let known = state.info.as_ref().and_then(|info| info.gpus.iter().find(|gpu| gpu.uuid == *uuid));
         let Some(gpu) = known else { continue };
         let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default())
-            .unless_off_bus(leases.is_off_bus(state, uuid));
+            .unless_off_bus(state.is_off_bus(gpu, model.moment(), |_| None));
         if occupancy.is_free() {
             free.push(index);
         } else {

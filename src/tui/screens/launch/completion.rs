@@ -7,7 +7,6 @@ use crate::domain::run::RunSpec;
 use crate::launch::words::join;
 use crate::tui::screens::Model;
 use crate::tui::screens::launch::{Field, paths, reading, surroundings};
-use crate::tui::screens::usage::Leases;
 
 /// The rest of a text that begins as the focused field does up to the cursor, which stands at its end.
 pub fn suggestion(model: &Model) -> Option<String> {
@@ -87,11 +86,10 @@ fn free_gpus(model: &Model, host: &HostId) -> Vec<u32> {
     let Some(info) = state.info.as_ref() else { return Vec::new() };
     let sample = state.latest().map(|(_, sample)| sample);
     let free_memory = model.hosts.of(host).map(|entry| entry.free_memory);
-    let leases = Leases::of(model);
     let is_free = |gpu: &&crate::domain::gpu::GpuInfo| {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default())
-            .unless_off_bus(leases.is_off_bus(state, &gpu.uuid))
+            .unless_off_bus(state.is_off_bus(gpu, model.moment(), |_| None))
             .is_free()
     };
     info.gpus.iter().filter(is_free).map(|gpu| gpu.index).collect()
