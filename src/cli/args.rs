@@ -173,7 +173,7 @@ pub struct RunArgs {
     /// File with a host a line: `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
     #[arg(long, value_name = "FILE", conflicts_with = "gpus", help_heading = "Where")]
     pub hostfile: Option<PathBuf>,
-    /// Exactly these slots, by number or GPU UUID: 'gpu-a:0,1;gpu-b:GPU-3f2a..'
+    /// Exactly these slots, by number or GPU UUID: 'gpu-a:0,1;gpu-b:GPU-3f2a..'; gpu-a: its free ones
     #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where", add = ArgValueCompleter::new(candidates::hosts))]
     pub gpus: Option<String>,
     /// N ranks on free GPUs that suit each other: of one host and one model where that is possible

@@ -168,13 +168,7 @@ async fn stream(
                     screen.event(&envelope);
                     let is_end = matches!(&envelope.event, Event::RunEnded { .. });
                     if is_end && run.is_some() && envelope.origin.run() == run.as_ref() {
-                        if !recorded.session().has_waiting_launch() {
-                            return Ok(End::Over { run, told_closed });
-                        }
-                        // another launch was faster: it waits again
-                        run = None;
-                        finishing.take(recorded);
-                        continue;
+                        return Ok(End::Over { run, told_closed });
                     }
                     if part == Part::Launcher && screen.printer.state().is_some_and(all_run) {
                         return Ok(End::AllRun);
@@ -182,6 +176,12 @@ async fn stream(
                 }
                 Output::Remark(text) => screen.own(&text),
                 Output::Launched(id) => run = Some(screen.launched(id, recorded)),
+                // another launch was faster: it is placed again or waits
+                Output::Withdrawn(_) => {
+                    run = None;
+                    screen.printer.forget_run();
+                    finishing.take(recorded);
+                }
                 Output::Found { host, shares, last } => screen.found(&host, &shares, last),
                 Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),

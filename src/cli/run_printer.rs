@@ -120,6 +120,14 @@ impl RunPrinter {
         self.world.runs.get(self.run.as_ref()?)
     }
 
+    /// The run that is followed is none, and its launch becomes another one.
+    pub fn forget_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.world.runs.remove(&run);
+        }
+        (self.told_waiting, self.waits_since) = (None, None);
+    }
+
     /// Takes one event in; gives the lines it causes.
     pub fn event(&mut self, envelope: &Envelope) -> Vec<Line> {
         let before = self.state().and_then(RunState::stage);

@@ -43,7 +43,14 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
     };
     let shares = spec.hosts().into_iter().map(share).collect();
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
-    LaunchPlan { spec, hosts: shares, rendezvous, lease_order: Vec::new(), remarks: Vec::new() }
+    LaunchPlan {
+        spec,
+        hosts: shares,
+        rendezvous,
+        lease_order: Vec::new(),
+        remarks: Vec::new(),
+        request: None,
+    }
 }
 
 fn by_ssh(host: &HostId) -> Option<Reach> {

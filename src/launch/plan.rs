@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::domain::ids::HostId;
 use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec};
 use crate::domain::time::Stamp;
+use crate::launch::request::LaunchRequest;
 
 /// A launch, planned in full. What is known only when the hosts are ready (ports, the run's secret) comes at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct LaunchPlan {
     pub lease_order: Vec<HostId>,
     /// What the user should know before the start, a sentence each.
     pub remarks: Vec<String>,
+    /// What was asked for, where that names no slots: it is placed again where another launch takes these first.
+    pub request: Option<Box<LaunchRequest>>,
 }
 
 /// Where ranks listen and where they meet.

@@ -7,7 +7,7 @@ use super::container::{ContainerFault, WrittenContainer};
 use super::environment::{EnvironmentFault, WrittenEnvironment};
 use super::host_list::{self, host_entry};
 use super::names;
-use super::request::{LaunchRequest, OnBusy, Only, Pick, PlacementSpec, SlotName};
+use super::request::{FREE_SLOTS, LaunchRequest, OnBusy, Only, Pick, PlacementSpec, SlotName};
 use crate::domain::filter::Filter;
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, PythonHooks};
@@ -93,7 +93,8 @@ pub enum RequestError {
     EmptyHostFile(String),
     /// One entry of `--gpus` is not readable.
     #[error(
-        "--gpus: `{entry}` {fault}; write host:numbers or UUIDs, hosts joined by `;`, such as --gpus 'gpu-a:0,1;gpu-b:GPU-3f2a…'"
+        "--gpus: `{entry}` {fault}; write host:numbers or UUIDs, hosts joined by `;`, such as --gpus 'gpu-a:0,1;gpu-b:GPU-3f2a…', or hosts \
+         alone for all their free slots"
     )]
     BadPick {
         /// The entry.
@@ -431,7 +432,10 @@ fn where_to(
         return Ok(Some(PlacementSpec::Hosts { hosts: host_list::host_file(file, text)?, np }));
     }
     if let Some(gpus) = written.gpus {
-        return picked(picks(gpus)?, np, each).map(Some);
+        return match whole_hosts(gpus) {
+            Some(hosts) => Ok(Some(PlacementSpec::Hosts { hosts, np })),
+            None => picked(picks(gpus)?, np, each).map(Some),
+        };
     }
     if let Some(ranks) = written.per_node.or(per_node.filter(|_| written.nodes.is_some())) {
         let nodes = nodes.unwrap_or(1);
@@ -480,6 +484,24 @@ fn slot_names(text: &str) -> Option<Vec<SlotName>> {
         }
         None => names::slot_name(text).map(|name| vec![name]),
     }
+}
+
+/// `a;b` of `--gpus`: all free slots of these hosts. `None` where slots are named, and where a part is no host: a number alone is
+/// a slot whose host is missing.
+fn whole_hosts(text: &str) -> Option<Vec<(HostId, u32)>> {
+    let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+    let is_host = |part: &str| names::name_fault(part).is_none() && names::slot_name(part).is_none();
+    let mut hosts: Vec<(HostId, u32)> = Vec::new();
+    for part in parts {
+        let host = HostId::from(part);
+        if !is_host(part) {
+            return None;
+        }
+        if hosts.iter().all(|(named, _)| *named != host) {
+            hosts.push((host, FREE_SLOTS));
+        }
+    }
+    (!hosts.is_empty()).then_some(hosts)
 }
 
 /// `a:0,2-5;b:GPU-uuid` as slots, in the order written.

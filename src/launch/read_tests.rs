@@ -191,6 +191,26 @@ fn picks_by_number_and_uuid() {
 }
 
 #[test]
+fn hosts_alone_mean_all_their_free_slots() {
+    let command = words("true");
+    let place = |gpus: &str, np| {
+        let written = Written { command: &command, gpus: Some(gpus), np, ..Written::default() };
+        read(&written, None, no_variable).map(|request| request.place)
+    };
+    let free = |hosts: &[&str], np| {
+        let hosts = hosts.iter().map(|host| (HostId::from(*host), FREE_SLOTS)).collect();
+        PlacementSpec::Hosts { hosts, np }
+    };
+    assert_eq!(place("a", None).unwrap(), free(&["a"], None));
+    assert_eq!(place("a; b;a", Some(3)).unwrap(), free(&["a", "b"], Some(3)));
+    // neither slots without their host nor slots of some hosts alone
+    for (text, part) in [("0", "0"), ("GPU-3f", "GPU-3f"), ("a;b:0", "a"), ("0,1", "0,1")] {
+        let fault = place(text, None).unwrap_err().to_string();
+        assert!(fault.starts_with(&format!("--gpus: `{part}` has no `:`; write ")), "{fault}");
+    }
+}
+
+#[test]
 fn fewer_ranks_than_picks_take_the_first_ones() {
     let command = words("true");
     let written = Written { command: &command, gpus: Some("a:3,1"), np: Some(1), ..Written::default() };

@@ -207,6 +207,9 @@ pub enum Patience {
 /// In the place of a host's number of slots: all that it has.
 pub const ALL_SLOTS: u32 = 0;
 
+/// In the place of a host's number of slots: those that are free when the ranks are placed.
+pub const FREE_SLOTS: u32 = u32::MAX;
+
 /// Where the ranks of a launch go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlacementSpec {
@@ -215,7 +218,7 @@ pub enum PlacementSpec {
     Count(Option<u32>),
     /// `-H a:2,b:2` or a host file: so many slots on each host, in this order; `np` of them when given.
     Hosts {
-        /// Host and number of slots; [`ALL_SLOTS`] for those it has.
+        /// Host and number of slots; [`ALL_SLOTS`] for those it has, [`FREE_SLOTS`] for the free ones (`--gpus a`).
         hosts: Vec<(HostId, u32)>,
         /// `-np`, when given beside it.
         np: Option<u32>,

@@ -1,4 +1,5 @@
-//! Which CPU slots live runs have, by what hosts tell when a launch is about to choose among them: no lease tells it. Pure.
+//! Which CPU slots live runs have, by what hosts tell of their runs, and are asked for when a launch is about to choose among these
+//! slots: no lease tells it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +14,40 @@ use crate::launch::request::{LaunchRequest, PlacementSpec};
 /// How long a launch waits for that, microseconds: it is a matter of preference.
 const PATIENCE_US: i64 = 2_000_000;
 
-/// What a launch knows of them.
+/// Those that are in use, by what hosts told last.
+#[derive(Debug, Default)]
+pub(super) struct InUse {
+    whole: BTreeMap<HostId, BTreeSet<u32>>,
+    /// Of hosts that have not told all yet.
+    parts: BTreeMap<HostId, BTreeSet<u32>>,
+}
+
+impl InUse {
+    /// Takes in what a host tells of runs, with `last` the last of it.
+    pub(super) fn hear(&mut self, host: &HostId, shares: &[HostRunStatus], last: bool) {
+        let mut slots = self.parts.remove(host).unwrap_or_default();
+        slots.extend(cpu_slots_of(shares));
+        let to = if last { &mut self.whole } else { &mut self.parts };
+        to.insert(host.clone(), slots);
+    }
+
+    /// Notes in the facts which slots are in use.
+    pub(super) fn note(&self, facts: &mut [HostFacts]) {
+        for facts in facts {
+            if let Some(in_use) = self.whole.get(&facts.id) {
+                facts.in_use.clone_from(in_use);
+            }
+        }
+    }
+}
+
+/// What a launch has asked of them.
 #[derive(Debug, Default)]
 pub(super) struct CpuSlots {
     /// When the hosts were asked.
     asked: Option<Stamp>,
     /// Hosts that have not told all.
     due: BTreeSet<HostId>,
-    in_use: BTreeMap<HostId, BTreeSet<u32>>,
 }
 
 impl CpuSlots {
@@ -60,23 +87,9 @@ impl CpuSlots {
         !self.due.is_empty() && self.asked.is_some_and(in_time)
     }
 
-    /// Takes in what a host tells of runs, with `last` the last of it.
-    pub(super) fn hear(&mut self, host: &HostId, shares: &[HostRunStatus], last: bool) {
-        if self.due.contains(host) {
-            self.in_use.entry(host.clone()).or_default().extend(cpu_slots_of(shares));
-        }
-        if last {
-            self.due.remove(host);
-        }
-    }
-
-    /// Notes in the facts which slots are in use.
-    pub(super) fn note(&self, facts: &mut [HostFacts]) {
-        for facts in facts {
-            if let Some(in_use) = self.in_use.get(&facts.id) {
-                facts.in_use.clone_from(in_use);
-            }
-        }
+    /// A host has told all.
+    pub(super) fn told(&mut self, host: &HostId) {
+        self.due.remove(host);
     }
 }
 
@@ -110,9 +123,14 @@ mod tests {
         assert!(known.waits(Stamp(0)) && !known.waits(Stamp(PATIENCE_US)));
         let other = run_spec(vec![placement(0, "a", 0)]);
         let share = HostRunStatus { spec: Some(Box::new(other)), ..host_run_status(true) };
-        known.hear(&"a".into(), &[share], true);
+        let mut in_use = InUse::default();
+        in_use.hear(&"a".into(), &[share], false);
+        in_use.note(&mut facts);
+        assert_eq!(slots(&planned(&one, &facts)), ["a:0"], "it has not told all");
+        in_use.hear(&"a".into(), &[], true);
+        known.told(&"a".into());
         assert!(!known.waits(Stamp(0)));
-        known.note(&mut facts);
+        in_use.note(&mut facts);
         assert_eq!(slots(&planned(&one, &facts)), ["a:1"]);
         // more than are free: those in use are taken too
         let two = request("true", PlacementSpec::Hosts { hosts: vec![("a".into(), 2)], np: None });
@@ -123,5 +141,9 @@ mod tests {
         let any = request("true", PlacementSpec::Count(Some(2)));
         assert_eq!(slots(&planned(&any, &facts)), ["b:0", "b:1"]);
         assert_eq!(CpuSlots::default().ask(&any, &both, &facts, Stamp(0)).len(), 2);
+        // what was told last is so
+        in_use.hear(&"a".into(), &[], true);
+        in_use.note(&mut facts);
+        assert_eq!(slots(&planned(&one, &facts)), ["a:0"]);
     }
 }

@@ -9,7 +9,7 @@ use crate::domain::filter::{Filter, GpuSubject, Subject};
 use crate::domain::ids::HostId;
 use crate::domain::pick::{Candidate, Choice, GpuRequest, Offer, choose};
 use crate::domain::run::Slot;
-use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::request::{FREE_SLOTS, LaunchRequest, PlacementSpec};
 
 /// How many free GPUs, and on which hosts.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +65,22 @@ pub(super) fn by_free(
     let slot = |gpu: Candidate| Slot::Gpu { index: gpu.index, uuid: gpu.uuid };
     let of = |offer: Offer| (offer.host, offer.gpus.into_iter().map(slot).collect());
     Ok(chosen(count, hosts)?.offers.into_iter().map(of).collect())
+}
+
+/// The first host of a list of which the free slots are asked for and that would have room for `more` ranks if all of its slots were
+/// free, with the number of ranks that it would get.
+pub(super) fn lacking<'a>(
+    list: &[(HostId, u32)],
+    more: u32,
+    each: usize,
+    hosts: &'a [HostFacts],
+    share: bool,
+) -> Option<(&'a HostFacts, u32)> {
+    let of_list = list.iter().filter(|(_, count)| more > 0 && *count == FREE_SLOTS);
+    let known = of_list.filter_map(|(id, _)| hosts.iter().find(|host| host.id == *id));
+    let free = |host: &HostFacts| (host.usable(share).len() / each) as u32;
+    let mut wanted = known.map(|host| (host, free(host).saturating_add(more)));
+    wanted.find(|(host, wanted)| host.slots.len() / each >= *wanted as usize)
 }
 
 fn has_gpus(host: &HostFacts) -> bool {

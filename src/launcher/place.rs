@@ -12,7 +12,7 @@ use crate::domain::run::{Placement, Slot};
 use crate::domain::text::{hosts_hint, plain};
 use crate::domain::units::counted;
 use crate::launch::paste::ranks_option;
-use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
+use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 
 /// One slot for each rank: each slot at most once, ranks from 0 without holes, the ranks of a host in one
 /// block. `hosts` are all hosts of the hosts file in its order, those that are down included.
@@ -262,14 +262,24 @@ fn by_hosts(
     hosts: &[HostFacts],
     (share, oversubscribe): (bool, bool),
 ) -> Result<Chosen, PlaceError> {
-    let list = list.iter().map(|(id, count)| {
+    let written = list;
+    let list = written.iter().map(|(id, count)| {
         let host = find(id, hosts)?;
-        let count = if *count == ALL_SLOTS { (host.slots.len() / each) as u32 } else { *count };
+        let count = match *count {
+            ALL_SLOTS => (host.slots.len() / each) as u32,
+            FREE_SLOTS if host.slots.len() < each => return Err(too_small(host, 1, each as u32)),
+            FREE_SLOTS => (host.usable(share).len() / each) as u32,
+            count => count,
+        };
         Ok((id.clone(), count))
     });
     let list: Vec<(HostId, u32)> = list.collect::<Result<_, PlaceError>>()?;
     let given = list.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
     let mut left = np.unwrap_or(given);
+    let more = left.max(1).saturating_sub(given);
+    if let Some((host, wanted)) = free::lacking(written, more, each, hosts, share) {
+        return Err(too_few_free(host, wanted, each as u32, share));
+    }
     if left > given {
         let have: Vec<String> = list.iter().map(|(host, count)| format!("{host}: {count}")).collect();
         return Err(PlaceError::MoreThanGiven { np: left, given, have: have.join(", ") });
@@ -291,14 +301,18 @@ fn by_hosts(
         }
         let mut free = host.usable(share);
         if wanted.saturating_mul(each) > free.len() as u32 {
-            let own = host.busy.values().any(|holder| holder.own);
-            let (free, held) = (free.len() as u32, holders(host));
-            return Err(PlaceError::Busy { host: id.clone(), wanted, each, free, slots, held, own });
+            return Err(too_few_free(host, wanted, each, share));
         }
         host.narrow(&mut free, (wanted * each) as usize);
         chosen.push((id.clone(), free));
     }
     Ok(chosen)
+}
+
+fn too_few_free(host: &HostFacts, wanted: u32, each: u32, share: bool) -> PlaceError {
+    let (id, held, own) = (host.id.clone(), holders(host), host.busy.values().any(|holder| holder.own));
+    let (free, slots) = (host.usable(share).len() as u32, host.slots.len() as u32);
+    PlaceError::Busy { host: id, wanted, each, free, slots, held, own }
 }
 
 fn too_small(host: &HostFacts, wanted: u32, each: u32) -> PlaceError {
@@ -356,6 +370,11 @@ fn by_mask(
         named.extend(by_picks(&picks, each, hosts, (share, false))?);
     }
     Ok(named)
+}
+
+/// Whether the slots of a launch are chosen here: neither the launch nor its line names them.
+pub fn chooses_slots(request: &LaunchRequest) -> bool {
+    !matches!(request.place, PlacementSpec::Picks(_)) && mask(request).is_empty()
 }
 
 /// The GPUs that the line of a launch names, where the launch names neither hosts nor GPUs itself.

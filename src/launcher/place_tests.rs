@@ -38,6 +38,26 @@ fn cluster() -> Vec<HostFacts> {
 }
 
 #[test]
+fn all_free_slots_of_a_host_are_those_that_are_free_now() {
+    let mut hosts = cluster();
+    let free = |hosts: &[&str], np| {
+        list(&hosts.iter().map(|host| (*host, FREE_SLOTS)).collect::<Vec<(&str, u32)>>(), np)
+    };
+    assert_eq!(places(free(&["gpu-a"], None), &hosts), "gpu-a:0 gpu-a:1");
+    assert_eq!(places(free(&["gpu-b"], None), &hosts), "gpu-b:1");
+    assert_eq!(places(free(&["gpu-b", "gpu-a"], Some(2)), &hosts), "gpu-b:1 gpu-a:0");
+    // more than are free now, and more than there are
+    let busy = place(&request("true", free(&["gpu-b"], Some(2))), &hosts).unwrap_err();
+    assert!(busy.is_busy(), "{busy}");
+    let many = place(&request("true", free(&["gpu-b"], Some(3))), &hosts).unwrap_err();
+    assert!(!many.is_busy(), "{many}");
+    hosts[1].busy.insert(1, holder("li", false));
+    assert_eq!(places(free(&["gpu-a", "gpu-b"], None), &hosts), "gpu-a:0 gpu-a:1");
+    let full = place(&request("true", free(&["gpu-b"], None)), &hosts).unwrap_err();
+    assert!(full.is_busy(), "{full}");
+}
+
+#[test]
 fn a_count_takes_free_slots_in_file_order() {
     assert_eq!(places(PlacementSpec::Count(Some(3)), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1");
     assert_eq!(places(PlacementSpec::Count(None), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1");

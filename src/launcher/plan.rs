@@ -103,7 +103,8 @@ pub fn plan(
             )
         });
     }
-    let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks };
+    let asked = place::chooses_slots(request).then(|| Box::new(request.clone()));
+    let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks, request: asked };
     kinds::of(&plan.spec).complete(&mut plan, facts)?;
     Ok(plan)
 }

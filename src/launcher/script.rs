@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::ids::HostId;
 use crate::domain::run::JobKind;
-use crate::launch::request::{ALL_SLOTS, LaunchRequest, PlacementSpec};
+use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, LaunchRequest, PlacementSpec};
 use crate::launch::suspect::{self, StartedBy};
 use crate::launch::{name, pasted_request};
 use crate::launcher::code;
@@ -64,7 +64,7 @@ fn ranks(place: &PlacementSpec, gpus_per_rank: u32) -> (u32, u32) {
             (count, count)
         }
         PlacementSpec::Hosts { hosts, np } => {
-            let slots = |n: &u32| if *n == ALL_SLOTS { np.unwrap_or(2) } else { *n };
+            let slots = |n: &u32| if matches!(*n, ALL_SLOTS | FREE_SLOTS) { np.unwrap_or(2) } else { *n };
             let all = hosts.iter().fold(0_u32, |sum, (_, n)| sum.saturating_add(slots(n)));
             let most = hosts.iter().map(|(_, n)| slots(n)).max().unwrap_or(0);
             let np = np.unwrap_or(all);
@@ -106,6 +106,7 @@ mod tests {
         assert_eq!(ranks(&hosts(&[2, 1], None), 1), (3, 2));
         // `mpirun -np 4 -H a,b`: the hosts have as many slots as they have
         assert_eq!(ranks(&hosts(&[ALL_SLOTS, ALL_SLOTS], Some(4)), 1), (4, 4));
+        assert_eq!(ranks(&hosts(&[FREE_SLOTS], None), 1), (2, 2));
         assert_eq!((ranks(&nodes(Some(1)), 1), ranks(&nodes(None), 1)), ((2, 1), (4, 2)));
         // GPUs are picked, of which a rank may have several
         assert_eq!((ranks(&picks(4), 4), ranks(&picks(4), 1)), ((2, 1), (8, 4)));

@@ -17,6 +17,7 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 
 use self::looking::Looks;
 use super::code::CodeFinder;
+use super::cpu_slots::InUse;
 use super::machine::{Action, RunMachine};
 use super::plan;
 use super::readiness::ClusterView;
@@ -75,6 +76,9 @@ pub enum Output {
     LaunchFailed(LaunchError),
     /// A launch waits until GPUs are free: for whom. Said when it changes.
     Waiting(String),
+    /// Another launch had slots of this run first: nothing of it has started and it has no end. Its launch goes on, and becomes
+    /// another run or fails.
+    Withdrawn(RunId),
     /// A run that was only asked to stop is gone from this host.
     Gone(RunId, HostId),
     /// A host could not do what was asked of a run that this session does not own.
@@ -142,10 +146,12 @@ pub struct Session {
     /// Of attached runs: what was known before, which is not told again.
     known: BTreeMap<RunId, ResumePoint>,
     pending: Vec<PendingLaunch>,
-    /// Launches that have waited and whose GPUs are not safely held yet.
+    /// Launches that wait or are placed again where another one is faster, and whose GPUs are not safely held yet.
     starting: BTreeMap<RunId, PendingLaunch>,
     /// Launches whose hosts the doctor looks at just now.
     looks: Looks,
+    /// Which CPU slots live runs have, as far as hosts have told.
+    cpu_slots: InUse,
     outputs: VecDeque<Output>,
     next_seq: u64,
     look: Interval,
@@ -176,6 +182,7 @@ impl Session {
             pending: Vec::new(),
             starting: BTreeMap::new(),
             looks: Looks::default(),
+            cpu_slots: InUse::default(),
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
@@ -527,6 +534,11 @@ impl Session {
     }
 
     fn emit(&mut self, at: Stamp, origin: Origin, event: Event) {
+        if let (Origin::Run(run), Event::RunEnded { outcome }) = (&origin, &event)
+            && self.withdraw(run, outcome, at)
+        {
+            return;
+        }
         let envelope = Envelope { seq: self.next_seq, at, origin, event };
         self.next_seq += 1;
         if let Origin::Host(_) = envelope.origin {

@@ -1,17 +1,29 @@
-//! Launches that wait until their GPUs are free: whom they wait for, and whose turn it is. Pure.
+//! Launches that wait until their GPUs are free: whom they wait for, and whose turn it is; and those that are placed again because
+//! another launch was faster. Pure.
 
 use std::collections::BTreeMap;
 
 use super::cpu_slots::CpuSlots;
+use super::place;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::lease::Ticket;
-use crate::domain::run::HostRun;
+use crate::domain::run::{HostRun, Placement};
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::launch::request::{LaunchRequest, Patience};
 
 /// How long the words that tell why a launch waits stand before others are told, microseconds.
 const TELL_AFTER_US: i64 = 5_000_000;
+
+/// How often a launch that does not wait is tried on slots that are chosen for it.
+const MOST_TRIES: u32 = 3;
+
+/// How long a launch whose slots were taken first waits for its hosts to tell of that, microseconds: until then the same slots
+/// look free.
+const FRESH_US: i64 = 3_000_000;
+
+/// So many places are named.
+const NAMED: usize = 4;
 
 /// A launch that has not become a run.
 #[derive(Debug)]
@@ -23,11 +35,63 @@ pub(super) struct PendingLaunch {
     pub(super) looked: Vec<HostId>,
     /// Which CPU slots it had better leave to others.
     pub(super) cpu_slots: CpuSlots,
+    /// How often it was tried, and where last.
+    tries: u32,
+    tried: Vec<Placement>,
+    /// Since when another launch has slots of the last try, and the refusal.
+    lost: Option<(Stamp, String)>,
 }
 
 impl PendingLaunch {
     pub(super) fn new(request: LaunchRequest) -> Self {
-        Self { request, queue_ticket: None, looked: Vec::new(), cpu_slots: CpuSlots::default() }
+        Self {
+            request,
+            queue_ticket: None,
+            looked: Vec::new(),
+            cpu_slots: CpuSlots::default(),
+            tries: 0,
+            tried: Vec::new(),
+            lost: None,
+        }
+    }
+
+    /// It is tried on these places. What there is to say of that where others than the last ones are taken because another launch
+    /// was faster there.
+    pub(super) fn try_on(&mut self, places: &[Placement]) -> Option<String> {
+        self.tries += 1;
+        let before = std::mem::replace(&mut self.tried, places.to_vec());
+        let (_, why) = self.lost.take().filter(|_| before != places)?;
+        Some(format!("{why}: taken in the meantime, placed again on {}", named(places)))
+    }
+
+    /// Whether it is placed again where another launch is faster than its last try.
+    pub(super) fn is_placed_again(&self) -> bool {
+        self.tries < MOST_TRIES && place::chooses_slots(&self.request)
+    }
+
+    /// Another launch was faster than its last try, as a host has said at `now`.
+    pub(super) fn lose(&mut self, why: &str, now: Stamp) {
+        self.lost = Some((now, why.to_owned()));
+    }
+
+    /// It waits for its turn: what took its slots first is no news when that comes.
+    pub(super) fn forget_loss(&mut self) {
+        self.lost = None;
+    }
+
+    /// Whether a try on these places comes too early: they were refused a moment ago, and their hosts have not told yet who has them.
+    pub(super) fn is_too_early(&self, places: &[Placement], now: Stamp) -> bool {
+        let is_fresh = |(since, _): &(Stamp, String)| now.micros_since(*since) < FRESH_US;
+        self.lost.as_ref().is_some_and(is_fresh) && self.tried == places
+    }
+}
+
+/// `a:0, a:1, b:3 and 5 more`.
+fn named(places: &[Placement]) -> String {
+    let words: Vec<String> = places.iter().take(NAMED).map(ToString::to_string).collect();
+    match places.len().saturating_sub(NAMED) {
+        0 => words.join(", "),
+        more => format!("{} and {more} more", words.join(", ")),
     }
 }
 
@@ -95,9 +159,11 @@ pub(super) fn behind(ticket: &Ticket) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::fixtures::host_run;
+    use crate::domain::fixtures::{host_run, placement};
     use crate::domain::ids::Rank;
     use crate::domain::lease::{LeasePlan, Leases};
+    use crate::launch::request::{Pick, PlacementSpec, SlotName};
+    use crate::launcher::fixtures::request;
 
     fn world(queue: Vec<Ticket>) -> World {
         let mut world = World::default();
@@ -133,6 +199,51 @@ mod tests {
         assert_eq!(first(Some(5)), None);
         assert_eq!(first(Some(7)), Some(RunId::new(5, 0)));
         assert_eq!(first(None), Some(RunId::new(5, 0)), "a newcomer comes last");
+    }
+
+    fn launch(place: PlacementSpec) -> PendingLaunch {
+        PendingLaunch::new(request("true", place))
+    }
+
+    #[test]
+    fn a_launch_that_lost_is_placed_again_three_times_at_most_and_never_off_the_slots_it_names() {
+        let mut counted = launch(PlacementSpec::Count(Some(1)));
+        for (slot, is_placed_again) in [(0, true), (1, true), (2, false)] {
+            counted.try_on(&[placement(0, "a", slot)]);
+            assert_eq!(counted.is_placed_again(), is_placed_again, "try {slot}");
+        }
+        let slot = SlotName::Index(0);
+        let mut picked = launch(PlacementSpec::Picks(vec![Pick { host: "a".into(), slot }]));
+        picked.try_on(&[placement(0, "a", 0)]);
+        assert!(!picked.is_placed_again(), "the user has named it");
+        let mut masked = launch(PlacementSpec::Count(Some(1)));
+        masked.request.gpu_mask = Some("2".to_owned());
+        assert!(!masked.is_placed_again(), "the line names it");
+    }
+
+    #[test]
+    fn the_slots_that_were_refused_are_left_alone_until_their_host_can_have_told_who_has_them() {
+        let (old, new) = ([placement(0, "a", 0)], [placement(0, "a", 1)]);
+        let mut counted = launch(PlacementSpec::Count(Some(1)));
+        assert_eq!(counted.try_on(&old), None);
+        assert!(!counted.is_too_early(&old, Stamp(0)), "nothing was refused");
+        counted.lose("a: GPU 0 is busy: leased by li", Stamp(0));
+        assert!(counted.is_too_early(&old, Stamp(FRESH_US - 1)));
+        assert!(!counted.is_too_early(&old, Stamp(FRESH_US)));
+        assert!(!counted.is_too_early(&new, Stamp(0)));
+        let told = counted.try_on(&new);
+        let words = "a: GPU 0 is busy: leased by li: taken in the meantime, placed again on a:1";
+        assert_eq!(told.as_deref(), Some(words));
+        assert!(!counted.is_too_early(&new, Stamp(0)), "this try was not refused");
+        // the same slots once more, and those of a launch that has waited in between
+        counted.lose("a: GPU 1 is busy: leased by li", Stamp(9));
+        assert_eq!(counted.try_on(&new), None);
+        counted.lose("a: GPU 1 is busy: leased by li", Stamp(9));
+        counted.forget_loss();
+        assert_eq!(counted.try_on(&old), None);
+        let many: Vec<Placement> = (0..6).map(|slot| placement(slot, "a", slot)).collect();
+        assert_eq!(named(&many), "a:0, a:1, a:2, a:3 and 2 more");
+        assert_eq!(named(&many[..4]), "a:0, a:1, a:2, a:3");
     }
 
     #[test]

@@ -312,14 +312,14 @@ fn the_form_has_the_rules_of_the_command_line() {
     write(&mut story, Field::Env, "RANK=7");
     write(&mut story, Field::Workdir, "out");
     write(&mut story, Field::Ranks, "two");
-    write(&mut story, Field::On, "local");
+    write(&mut story, Field::On, "local:x");
     let form = &story.model.ui.launch;
     assert_eq!(form.request, None);
     let said = |field| form.error(field).unwrap_or_else(|| panic!("{field:?} has no error")).text.clone();
     assert_eq!(said(Field::Env), "`RANK` is set by hvtui itself, for each rank");
     assert!(said(Field::Workdir).starts_with("out is a relative path"), "{}", said(Field::Workdir));
     assert_eq!(said(Field::Ranks), "`two` is no number of ranks");
-    assert!(said(Field::On).contains("has no `:`"), "{}", said(Field::On));
+    assert!(said(Field::On).contains("has `x`, which is no slot's number"), "{}", said(Field::On));
     assert!(key(&mut story, KeyCode::Enter).is_empty());
     let toast = story.model.ui.toasts.back().unwrap().text.clone();
     assert_eq!(toast, "fix the fields marked in red first · 4 errors above");

@@ -890,6 +890,8 @@ fn a_run_takes_first_the_cpu_slots_that_no_other_one_has() {
     let first = person.run(&["run", "-np", "1", "--detach", "--name", "first", "--", "sleep", "600"]);
     let run = text(&first.stdout).trim().to_owned();
     for place in [&["-np", "1"], &["-H", "here:1"]] {
+        let shown = person.run(&[&["run", "--dry-run"][..], place, &["--", "true"]].concat());
+        assert!(text(&shown.stdout).contains("rank 0 on here:1"), "{}", text(&shown.stdout));
         let second = person.run(&[&["run"][..], place, &["--", "sh", "-c", "echo on $HVTUI_PLACE"]].concat());
         let (out, err) = (text(&second.stdout), text(&second.stderr));
         assert!(out.contains("on here:1") && !err.contains("in use by"), "{out}{err}");

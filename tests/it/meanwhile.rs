@@ -47,6 +47,28 @@ fn a_run_that_starts_while_others_are_picked_takes_neither_screen_nor_picks() {
 }
 
 #[test]
+fn a_run_whose_slots_another_launch_had_first_gives_way_to_the_next_try() {
+    for becomes_a_run in [true, false] {
+        let mut story = starting();
+        story.run("digits", &world::gpu_slots(&[("gpu-a", 2)]));
+        story.send(Msg::Launched(run_id()));
+        assert_eq!(story.model.ui.screen, Screen::Run);
+        story.send(Msg::Withdrawn(run_id()));
+        assert!(!story.model.world.runs.contains_key(&run_id()));
+        assert_eq!(story.model.ui.screen, Screen::Launch);
+        assert_eq!(key(&mut story, KeyCode::Enter), [], "it is being tried again");
+        if becomes_a_run {
+            story.run("digits", &world::gpu_slots(&[("gpu-a", 3)]));
+            story.send(Msg::Launched(run_id()));
+            assert_eq!(story.model.ui.screen, Screen::Run);
+        } else {
+            story.send(Msg::LaunchFailed("gpu-a is full".to_owned()));
+            assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Start(any_plan())]);
+        }
+    }
+}
+
+#[test]
 fn an_error_elsewhere_does_not_make_a_launch_startable_again() {
     let mut story = starting();
     story.send(Msg::Notice(Level::Error, "run 7QK2 is not deleted on gpu-b: no space".to_owned()));

@@ -40,6 +40,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The number of the one question of a dry run, and how long its hosts may take to answer it: each ends its look after 2 s.
 const PREFLIGHT: u64 = 1;
 const LOOKING: Duration = Duration::from_secs(3);
+/// How long the hosts of a plan may take to tell of their runs.
+const TELLING: Duration = Duration::from_secs(2);
 
 /// Launches and waits for the end.
 pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
@@ -103,8 +105,12 @@ async fn dry_run(
     request: &LaunchRequest,
     hosts: &[HostConfig],
 ) -> Result<ExitCode, Failure> {
+    let mut asked = false;
     loop {
         match session.preview(request) {
+            Ok(planned) if !std::mem::replace(&mut asked, true) => {
+                cpu_slots_told(&mut session, request, &planned).await;
+            }
             Ok(planned) => {
                 let folder = compared(&mut session, &planned).await?;
                 to_person(&joined(&preview(&planned)))?;
@@ -135,6 +141,19 @@ async fn dry_run(
             }
         }
     }
+}
+
+/// Waits until the hosts of a plan have told which CPU slots runs have, for a moment at most: a launch takes the others first.
+async fn cpu_slots_told(session: &mut Session, request: &LaunchRequest, planned: &LaunchPlan) {
+    let mut due = session.ask_cpu_slots(request, planned);
+    let all = async {
+        while !due.is_empty() {
+            if let Output::Found { host, last: true, .. } = session.next().await {
+                due.retain(|other| *other != host);
+            }
+        }
+    };
+    let _ = timeout(TELLING, all).await;
 }
 
 /// What the hosts of a plan find of what their ranks need to start: its folder, its environment, its command and script.

@@ -9,6 +9,7 @@ use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
+use crate::launcher::cpu_slots::CpuSlots;
 use crate::launcher::machine::RunMachine;
 use crate::launcher::random::{run_id, secret};
 use crate::launcher::readiness::{ClusterView, Gathered, gather};
@@ -31,8 +32,8 @@ impl Session {
         self.try_launches();
     }
 
-    /// Starts a plan that [`Self::preview`] has made, as it was shown. It becomes [`Output::Launched`] or
-    /// [`Output::LaunchFailed`].
+    /// Starts a plan that [`Self::preview`] has made, as it was shown; on other slots where another launch takes those first and
+    /// the user has not named them. It becomes [`Output::Launched`] or [`Output::LaunchFailed`].
     pub fn start_plan(&mut self, plan: LaunchPlan) {
         if let Some(sync) = plan.spec.options.sync.clone() {
             self.trees.read(Unread::Plan(Box::new(plan)), sync, None);
@@ -41,9 +42,19 @@ impl Session {
         self.start_read_plan(plan);
     }
 
-    pub(super) fn start_read_plan(&mut self, plan: LaunchPlan) {
+    pub(super) fn start_read_plan(&mut self, mut plan: LaunchPlan) {
+        let again = plan.request.take().map(|request| {
+            let mut pending = PendingLaunch::new(*request);
+            pending.request.code.clone_from(&plan.spec.code);
+            pending.looked = plan.spec.hosts();
+            pending.try_on(&plan.spec.placements);
+            pending
+        });
         let output = match self.start(plan, clock::now()) {
-            Ok(run) => Output::Launched(run),
+            Ok(run) => {
+                self.starting.extend(again.map(|pending| (run.clone(), pending)));
+                Output::Launched(run)
+            }
             Err(error) => Output::LaunchFailed(error),
         };
         self.outputs.push_back(output);
@@ -63,14 +74,6 @@ impl Session {
         hosts
     }
 
-    /// Whether a launch waits until its GPUs are free.
-    pub fn has_waiting_launch(&self) -> bool {
-        let waits = |pending: &PendingLaunch| {
-            pending.queue_ticket.is_some() || pending.request.on_busy.wait.is_some()
-        };
-        self.pending.iter().any(waits) || self.is_looking()
-    }
-
     /// Forgets the launches that have not become runs.
     pub fn forget_launches(&mut self) {
         self.trees.forget();
@@ -85,10 +88,24 @@ impl Session {
         let mut request = request.clone();
         host_names::resolve(&mut request.place, &self.hosts);
         match gather(&request, &self.cluster_view()) {
-            Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
+            Gathered::Ready(mut facts) => {
+                self.cpu_slots.note(&mut facts);
+                plan::plan(&request, &facts, run_id()?, clock::now())
+            }
             Gathered::Unsatisfiable(error) => Err(error),
             Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
         }
+    }
+
+    /// Asks which CPU slots live runs have, where a plan that [`Self::preview`] has made had the choice among such slots, as a launch
+    /// does before it takes them. Gives the hosts that were asked: once [`Output::Found`] has told all of each, another preview knows.
+    pub fn ask_cpu_slots(&self, request: &LaunchRequest, planned: &LaunchPlan) -> Vec<HostId> {
+        let mut request = request.clone();
+        host_names::resolve(&mut request.place, &self.hosts);
+        let Gathered::Ready(facts) = gather(&request, &self.cluster_view()) else { return Vec::new() };
+        let hosts = CpuSlots::default().ask(&request, planned, &facts, clock::now());
+        self.list_live_runs(&hosts);
+        hosts
     }
 
     /// The free GPUs that a request for some would take now.
@@ -128,9 +145,12 @@ impl Session {
             Gathered::Unsatisfiable(error) => return self.launch_failed(pending, error),
             Gathered::Ready(facts) => facts,
         };
-        pending.cpu_slots.note(&mut facts);
+        self.cpu_slots.note(&mut facts);
         let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
         if let Ok(planned) = &planned {
+            if pending.is_too_early(&planned.spec.placements, at) {
+                return self.pending.push(pending);
+            }
             let hosts = pending.cpu_slots.ask(&pending.request, planned, &facts, at);
             if !hosts.is_empty() {
                 self.list_live_runs(&hosts);
@@ -161,22 +181,25 @@ impl Session {
 
     /// A host has told of its runs: a launch that waits for that goes on.
     pub(super) fn hear_of_cpu_slots(&mut self, host: &HostId, shares: &[HostRunStatus], last: bool) {
-        self.pending.iter_mut().for_each(|pending| pending.cpu_slots.hear(host, shares, last));
+        self.cpu_slots.hear(host, shares, last);
         if last {
+            self.pending.iter_mut().for_each(|pending| pending.cpu_slots.told(host));
             self.try_launches();
         }
     }
 
-    /// Starts a launch that may wait again where another one is faster.
-    pub(super) fn start_pending(&mut self, pending: PendingLaunch, planned: LaunchPlan, at: Stamp) {
-        let said = &pending.request.remarks;
-        let remarks = planned.remarks.iter().filter(|remark| !said.contains(remark));
-        self.outputs.extend(remarks.cloned().map(Output::Remark));
+    /// Starts a launch that may wait again or be placed again where another one is faster.
+    pub(super) fn start_pending(&mut self, mut pending: PendingLaunch, planned: LaunchPlan, at: Stamp) {
+        self.outputs.extend(pending.try_on(&planned.spec.placements).map(Output::Remark));
+        let said = &mut pending.request.remarks;
+        let remarks: Vec<String> =
+            planned.remarks.iter().filter(|remark| !said.contains(remark)).cloned().collect();
+        // another try does not say them again
+        said.extend(remarks.iter().cloned());
+        self.outputs.extend(remarks.into_iter().map(Output::Remark));
         match self.start(planned, at) {
             Ok(run) => {
-                if pending.request.on_busy.wait.is_some() {
-                    self.starting.insert(run.clone(), pending);
-                }
+                self.starting.insert(run.clone(), pending);
                 self.outputs.push_back(Output::Launched(run));
             }
             Err(error) => self.launch_failed(pending, error),

@@ -185,11 +185,6 @@ impl Session {
         self.looks.all.iter().map(due).collect()
     }
 
-    /// Whether a launch waits for a look.
-    pub(super) fn is_looking(&self) -> bool {
-        !self.looks.all.is_empty()
-    }
-
     /// Forgets the launches that wait for a look.
     pub(super) fn forget_looks(&mut self) {
         for look in std::mem::take(&mut self.looks.all) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Output, Session};
 use crate::domain::event::Event;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::outcome::RunEnd;
+use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::RunStage;
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
@@ -45,6 +45,7 @@ impl Session {
     }
 
     pub(super) fn wait(&mut self, mut pending: PendingLaunch, why: String, at: Stamp) {
+        pending.forget_loss();
         let patience = pending.request.on_busy.wait;
         if let Some(queue_ticket) = &mut pending.queue_ticket {
             if let Some(why) = queue_ticket.tell(why, at) {
@@ -73,24 +74,73 @@ impl Session {
         }
     }
 
-    /// A launch that has waited holds its GPUs, or has come too late after all and waits again.
+    /// A launch that may be tried again holds its GPUs by now, or has ended for good.
     pub(super) fn follow_start(&mut self, run: &RunId, event: &Event) {
-        let again = match event {
-            Event::StageEntered { stage, .. } if *stage > RunStage::Start && *stage < RunStage::Stopping => {
-                None
-            }
+        let is_decided = match event {
+            Event::StageEntered { stage, .. } => *stage > RunStage::Start && *stage < RunStage::Stopping,
             // its GPUs were held: what becomes of it now is no matter of the queue
-            Event::RunRestarted { .. } => None,
-            Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.end == RunEnd::Busy),
-            _ => return,
+            Event::RunRestarted { .. } | Event::RunEnded { .. } => true,
+            _ => false,
         };
-        let Some(pending) = self.starting.remove(run) else { return };
-        match again {
-            Some(outcome) => {
-                self.outputs.push_back(Output::Waiting(outcome.summary.clone()));
-                self.pending.push(pending);
-            }
-            None => self.leave_queue(pending.queue_ticket),
+        if is_decided && let Some(pending) = self.starting.remove(run) {
+            self.leave_queue(pending.queue_ticket);
         }
+    }
+
+    /// A launch that has come too late for its slots is placed again or waits, and this try of it is no run. Whether it does.
+    pub(super) fn withdraw(&mut self, run: &RunId, outcome: &RunOutcome, at: Stamp) -> bool {
+        let goes_on =
+            |pending: &PendingLaunch| pending.request.on_busy.wait.is_some() || pending.is_placed_again();
+        if outcome.end != RunEnd::Busy || !self.starting.get(run).is_some_and(goes_on) {
+            return false;
+        }
+        let Some(mut pending) = self.starting.remove(run) else { return false };
+        self.outputs.push_back(Output::Withdrawn(run.clone()));
+        if !pending.is_placed_again() {
+            self.outputs.push_back(Output::Waiting(outcome.summary.clone()));
+        }
+        pending.lose(&outcome.summary, at);
+        self.pending.push(pending);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::Origin;
+    use crate::domain::fixtures::placement;
+    use crate::launch::request::{LaunchRequest, Patience, Pick, PlacementSpec, SlotName};
+
+    fn request(place: PlacementSpec) -> LaunchRequest {
+        LaunchRequest { place, ..LaunchRequest::of(vec!["true".to_owned()]) }
+    }
+
+    /// What a session tells when another launch is faster than the first try of this one, and whether that goes on.
+    fn lost(request: LaunchRequest) -> (Vec<Output>, bool) {
+        let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+        let run = RunId::new(1, 1);
+        let mut pending = PendingLaunch::new(request);
+        pending.try_on(&[placement(0, "a", 0)]);
+        session.starting.insert(run.clone(), pending);
+        let outcome = RunOutcome::new(RunEnd::Busy, "a: GPU 0 is busy".to_owned());
+        session.emit(Stamp(1), Origin::Run(run), Event::RunEnded { outcome });
+        assert!(session.starting.is_empty());
+        (session.outputs.drain(..).collect(), !session.pending.is_empty())
+    }
+
+    #[tokio::test]
+    async fn a_try_that_lost_its_slots_is_withdrawn_where_the_launch_goes_on() {
+        let withdrawn = Output::Withdrawn(RunId::new(1, 1));
+        let counted = request(PlacementSpec::Count(Some(1)));
+        assert_eq!(lost(counted), (vec![withdrawn.clone()], true));
+        let picked = request(PlacementSpec::Picks(vec![Pick { host: "a".into(), slot: SlotName::Index(0) }]));
+        let mut waits = picked.clone();
+        waits.on_busy.wait = Some(Patience::Endless);
+        let why = Output::Waiting("a: GPU 0 is busy".to_owned());
+        assert_eq!(lost(waits), (vec![withdrawn, why], true));
+        // one that can go nowhere else is a run that has ended so
+        let (told, goes_on) = lost(picked);
+        assert!(matches!(told.as_slice(), [Output::Event(_)]) && !goes_on, "{told:?}");
     }
 }

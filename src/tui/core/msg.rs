@@ -75,6 +75,8 @@ pub enum Msg {
     HostsChecked(u64, Box<Matrix>, bool),
     /// Answer to [`crate::tui::core::Effect::Launch`] and [`crate::tui::core::Effect::Start`].
     Launched(RunId),
+    /// Another launch had slots of this run first: it is none, and its launch is answered once more.
+    Withdrawn(RunId),
     /// The other one: nothing has started, and why.
     LaunchFailed(String),
     /// The text of a host file, or why there is none.

@@ -107,6 +107,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         | Msg::ReportTold(..)
         | Msg::HostsChecked(..)
         | Msg::Launched(_)
+        | Msg::Withdrawn(_)
         | Msg::LaunchFailed(_)
         | Msg::ReadClosely(..)
         | Msg::Attached(_)) => {
@@ -229,6 +230,7 @@ fn runs_told(model: &mut Model, msg: Msg) {
         }
         Msg::HostsChecked(number, matrix, is_over) => doctor::told(model, number, *matrix, is_over),
         Msg::Launched(id) => launch::started(model, id),
+        Msg::Withdrawn(id) => launch::withdrawn(model, &id),
         Msg::LaunchFailed(why) => launch::failed(model, why),
         Msg::RunsListed(list) => {
             model.recordings = list;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::domain::event::Envelope;
 use crate::domain::ids::RunId;
-use crate::record::{Error, Recorder};
+use crate::record::{Error, Recorder, Store};
 
 /// How long a recording that is behind is left alone before the next look.
 const ROOM_LOOK: Duration = Duration::from_millis(5);
@@ -19,6 +19,8 @@ pub struct Ended {
     /// What was not sent to it yet.
     left: VecDeque<Envelope>,
     told: Troubles,
+    /// From where it is deleted once it is closed, where it is of no run.
+    deleted_from: Option<Store>,
 }
 
 /// What has been told already of a recording.
@@ -53,7 +55,12 @@ impl Ended {
         if left.is_empty() {
             recorder.close();
         }
-        Self { run, recorder, left, told }
+        Self { run, recorder, left, told, deleted_from: None }
+    }
+
+    /// It is deleted, not finished: nothing of its run has started.
+    pub(super) fn deleted_from(self, store: Store) -> Self {
+        Self { deleted_from: Some(store), ..self }
     }
 
     pub(super) fn run(&self) -> &RunId {
@@ -64,8 +71,11 @@ impl Ended {
         self.recorder.path()
     }
 
-    /// Waits until what is left of it is written.
+    /// Waits until what is left of it is written, or until it is deleted.
     pub fn finish(self) -> Finished {
+        if let Some(store) = self.deleted_from {
+            return delete(self.run, self.recorder, &store);
+        }
         for envelope in self.left {
             // one that writes nothing more takes all that comes
             while self.recorder.backlog().is_some() && !self.recorder.is_over() {
@@ -82,6 +92,15 @@ impl Ended {
         };
         Finished { run: self.run, trouble, failed }
     }
+}
+
+fn delete(run: RunId, recorder: Recorder, store: &Store) -> Finished {
+    let was_begun = recorder.finish().is_ok();
+    let left = store.delete(&run).err().filter(|_| was_begun);
+    let trouble = left.map(|error| {
+        format!("recording of run {}, which was not started, is not deleted: {error}", run.short())
+    });
+    Finished { run, trouble, failed: false }
 }
 
 /// What is said of a recording that failed, and what helps; the error itself where it was not told.

@@ -171,6 +171,7 @@ impl Live {
                 self.unseen = self.unseen.saturating_sub(1);
                 self.launch_failed(error.to_string());
             }
+            Output::Withdrawn(run) => self.queue.push_back(Msg::Withdrawn(run)),
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
             Output::Gone(run, host) => {
                 self.notice(Level::Info, format!("nothing of run {} is left on {host}", run.short()));

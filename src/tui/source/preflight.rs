@@ -85,6 +85,7 @@ mod tests {
             rendezvous,
             lease_order: Vec::new(),
             remarks: Vec::new(),
+            request: None,
         })
     }
 

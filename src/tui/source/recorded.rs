@@ -311,6 +311,9 @@ impl Recorded {
             }
             return;
         }
+        if let Output::Withdrawn(run) = &output {
+            self.withdraw(run);
+        }
         let Output::Event(mut envelope) = output else { return self.told.push_back(Told::Output(output)) };
         if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event)
             && !self.active.contains_key(run)
@@ -481,6 +484,15 @@ impl Recorded {
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in &before {
             self.record(run, envelope, at);
+        }
+    }
+
+    /// It is no run: its recording is to be deleted.
+    fn withdraw(&mut self, run: &RunId) {
+        self.times.remove(run);
+        self.unrecorded.remove(run);
+        if let Some((run, active)) = self.active.remove_entry(run) {
+            self.ended.push(active.ended(run).deleted_from(self.store.clone()));
         }
     }
 

@@ -332,3 +332,28 @@ async fn what_comes_late_behind_what_was_caught_up_with_has_its_time() {
     expected.extend([step(60), step(61), (70_000_000, "exit"), (70_000_000, "end")]);
     assert_eq!(written(recorded, &still).await, expected);
 }
+
+#[tokio::test]
+async fn a_run_that_is_withdrawn_leaves_no_recording() {
+    let state = tempfile::tempdir().unwrap();
+    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+    let mut recorded = Recorded::new(session, state.path());
+    let (lost, kept) = (RunId::new(1, 1), RunId::new(1, 2));
+    for (seq, run) in (0..).zip([&lost, &kept]) {
+        let spec = RunSpec { id: run.clone(), ..run_spec(vec![placement(0, "a", 0)]) };
+        let (origin, event) = (Origin::Run(run.clone()), Event::RunCreated { spec: Arc::new(spec) });
+        recorded.take(Output::Event(Box::new(Envelope { seq, at: Stamp(1), origin, event })));
+    }
+    recorded.take(Output::Withdrawn(lost.clone()));
+    let mut ended = recorded.take_ended();
+    let finished = ended.pop().unwrap().finish();
+    assert!(ended.is_empty());
+    assert_eq!(finished.trouble(), None);
+    let store = Store::new(state.path());
+    assert!(!store.path_of(&lost).parent().unwrap().exists());
+    recorded.close();
+    for ended in recorded.take_ended() {
+        recorded.finished(ended.finish());
+    }
+    assert!(store.path_of(&kept).exists());
+}

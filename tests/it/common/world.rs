@@ -473,7 +473,7 @@ pub(crate) fn plan(spec: RunSpec) -> Arc<LaunchPlan> {
     let hosts: Vec<HostRun> = spec.hosts().into_iter().map(share).collect();
     let rendezvous = Rendezvous { bind: BTreeMap::new(), master: [10, 0, 0, 11].into() };
     let lease_order = spec.hosts();
-    Arc::new(LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: Vec::new() })
+    Arc::new(LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: Vec::new(), request: None })
 }
 
 /// A plan of a run on one GPU.

@@ -533,6 +533,17 @@ pub fn started(model: &mut Model, run: RunId) {
     model.ui.open(Screen::Run);
 }
 
+/// Another launch had slots of this run first. The form that asked for it waits for another one, where the run's screen is shown.
+pub fn withdrawn(model: &mut Model, run: &RunId) {
+    model.live_world().runs.remove(run);
+    if model.ui.screen == Screen::Run && model.ui.run.run.as_ref() == Some(run) && !model.ui.replay.open {
+        model.ui.run = RunUi::default();
+        model.ui.back();
+        model.ui.open(Screen::Launch);
+        model.ui.launch.starting = true;
+    }
+}
+
 /// GPUs that a run has taken are picked no longer; what was picked since then is.
 fn take_back_picks(model: &mut Model, run: &RunId) {
     let Some(state) = model.live_world().runs.get(run) else { return };
