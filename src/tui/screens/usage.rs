@@ -102,12 +102,9 @@ impl<'a> Leases<'a> {
             .map_or_else(FreeMemory::default, |entry| entry.free_memory)
     }
 
-    /// Whether a GPU has fallen off the bus and that is not acknowledged.
+    /// Whether a GPU has fallen off the bus, acknowledged or not.
     pub(super) fn is_off_bus(&self, state: &HostState, uuid: &GpuUuid) -> bool {
-        self.model.is_some_and(|model| {
-            let acknowledged = model.ui.acknowledged.get(uuid).copied();
-            state.gpu_events.is_off_bus(uuid, model.moment(), acknowledged)
-        })
+        self.model.is_some_and(|model| state.gpu_events.is_off_bus(uuid, model.moment()))
     }
 
     /// How many CPU slots of a host are taken by live runs.
