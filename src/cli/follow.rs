@@ -84,8 +84,9 @@ pub(crate) async fn follow(
         End::Left(code) => Ok(code),
         End::AllRun => all_ranks_run(&mut screen),
         End::Unread => {
-            screen.print(|printer| printer.unread_end(clock::now()));
-            Ok(ExitCode::from(if screen.closed.is_some() { screen.code() } else { STOPPED }))
+            let code = if screen.closed.is_some() { screen.code() } else { STOPPED };
+            screen.print(|printer| printer.unread_end(clock::now(), code));
+            Ok(ExitCode::from(code))
         }
         End::Over { run, told_closed } => {
             let is_recorded = cut.is_none() && run.as_ref().is_some_and(|run| recorded.is_recorded(run));
@@ -210,7 +211,12 @@ async fn stream(
 fn over(screen: &mut Screen, is_recorded: bool, told_closed: bool) -> Result<ExitCode, Failure> {
     let closed = screen.closed();
     let width = ProgressLine::size().map(|(width, _)| width);
-    screen.print(|printer| printer.end(is_recorded, width));
+    let by_output = match &screen.closed {
+        Some(Closed::Failed(_)) => Some(screen.code()),
+        Some(Closed::Reader) => told_closed.then(|| screen.code()),
+        None => None,
+    };
+    screen.print(|printer| printer.end(is_recorded, width, by_output));
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
     match (&screen.closed, closed) {
         (Some(Closed::Failed(_)), Some(why)) => Err(Failure::new(Code::Io, why)),

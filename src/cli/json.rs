@@ -164,7 +164,7 @@ fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo, now: Stamp) -> 
     let gpu = |gpu: &GpuInfo| {
         let sample = latest.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, config.free_memory)
-            .unless_off_bus(state.is_off_bus(gpu, now, |_| None));
+            .unless_off_bus(state.is_off_bus(gpu, now));
         let free = occupancy.is_free();
         Gpu { index: gpu.index, free, why: (!free).then(|| occupancy.words(&|_| None)) }
     };

@@ -101,7 +101,7 @@ const GPU: [Metric<OfGpu>; 9] = [
         value: |gpu| {
             let Host { config, state, now, .. } = gpu.host;
             let occupancy = Occupancy::of(gpu.info, state.leases.as_ref(), gpu.sample, config.free_memory)
-                .unless_off_bus(state.is_off_bus(gpu.info, *now, |_| None));
+                .unless_off_bus(state.is_off_bus(gpu.info, *now));
             Some(f64::from(u8::from(occupancy.is_free())))
         },
     },

@@ -16,7 +16,6 @@ use crate::domain::launcher_words::Messages;
 use crate::domain::log::Stream;
 use crate::domain::log_text;
 use crate::domain::note::what;
-use crate::domain::outcome::STOPPED;
 use crate::domain::outcome::restart_words;
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standstill::Standstill;
@@ -305,8 +304,9 @@ impl RunPrinter {
     }
 
     /// The last words about a run that has ended; how to replay it only where it `is_recorded` and a rank did anything. `width`:
-    /// the columns of the terminal on which they are said.
-    pub fn end(&self, is_recorded: bool, width: Option<usize>) -> Vec<Line> {
+    /// the columns of the terminal on which they are said. `exits_with`: the exit code of this command, where it is not that of
+    /// the run.
+    pub fn end(&self, is_recorded: bool, width: Option<usize>, exits_with: Option<u8>) -> Vec<Line> {
         let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
             return Vec::new();
         };
@@ -317,7 +317,8 @@ impl RunPrinter {
         let created = run.spec.created;
         let ended = outcome.at.unwrap_or(run.last_at);
         let took = duration_us(ended.micros_since(created).max(0).unsigned_abs());
-        lines.push(own(&format!("{} after {took}: {}", outcome.words(&run.spec), outcome.summary)));
+        let exit = exits_with.map_or_else(|| outcome.words(&run.spec), |code| format!("exit {code}"));
+        lines.push(own(&format!("{exit} after {took}: {}", outcome.summary)));
         // one that could not start has said nothing: its last line is that of an engine's or a launcher's help
         let began = |root: &Rank| {
             let exit = run.ranks.get(root.0 as usize).and_then(|rank| rank.exit.as_ref());
@@ -343,13 +344,14 @@ impl RunPrinter {
         self.state().is_some_and(is_read_out)
     }
 
-    /// The last words about a run that was stopped and whose ranks are gone, before all that they printed is read.
-    pub(crate) fn unread_end(&self, now: Stamp) -> Vec<Line> {
+    /// The last words about a run that was stopped and whose ranks are gone, before all that they printed is read; `code` is the
+    /// exit code of this command.
+    pub(crate) fn unread_end(&self, now: Stamp, code: u8) -> Vec<Line> {
         let Some(run) = self.state() else { return Vec::new() };
         let took = duration_us(now.micros_since(run.spec.created).max(0).unsigned_abs());
         let rest = "what its ranks printed last is not read from the hosts, for nothing takes it";
         let rest = own(&format!("{rest}; hvtui logs {} prints it", run.spec.id.short()));
-        vec![own(&format!("exit {STOPPED} after {took}: stopped")), rest]
+        vec![own(&format!("exit {code} after {took}: stopped")), rest]
     }
 
     /// Whether a line tells what happened to a rank, as its program has it: a traceback is told by its exception.

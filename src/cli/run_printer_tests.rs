@@ -126,13 +126,15 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
     story.rank(1, 1, line(Stream::Stderr, " ", 0));
     story.rank(2, 0, line(Stream::Stderr, "Connection closed by peer", 0));
     assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");
-    assert!(story.printer.end(true, None).is_empty());
+    assert!(story.printer.end(true, None, None).is_empty());
     let outcome = RunOutcome::failed(Rank(1), 3, "rank 1 failed");
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let end = texts(story.printer.end(true, None));
+    let end = texts(story.printer.end(true, None, None));
     let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
     let why = "E hvtui: the last line of rank 1: ValueError: no labels".to_owned();
     assert_eq!(end, ["E hvtui: exit 3 after 4.0 s: rank 1 failed".to_owned(), why, replay]);
+    let without_reader = texts(story.printer.end(true, None, Some(141)));
+    assert_eq!(without_reader[0], "E hvtui: exit 141 after 4.0 s: rank 1 failed", "as the command exits");
 }
 
 #[test]
@@ -140,13 +142,13 @@ fn a_run_of_which_no_rank_started_has_nothing_to_replay() {
     let mut story = Story::begun();
     let outcome = RunOutcome::failed(Rank(1), 127, "b: command 'x' not found");
     story.tell(1_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let end = texts(story.printer.end(true, None));
+    let end = texts(story.printer.end(true, None, None));
     assert!(end.iter().all(|line| !line.contains("replay it")), "{end:?}");
     let mut story = Story::begun();
     story.rank(1, 0, Event::RankStarted { pid: 7, t: HostTime(1) });
     let outcome = RunOutcome::failed(Rank(1), 127, "b: command 'x' not found");
     story.tell(1_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let end = texts(story.printer.end(true, None));
+    let end = texts(story.printer.end(true, None, None));
     assert!(end.iter().any(|line| line.contains("replay it")), "{end:?}");
 }
 
@@ -175,7 +177,7 @@ fn the_last_line_of_a_rank_is_its_own_and_not_its_launchers() {
     }
     let outcome = RunOutcome::failed(Rank(0), 1, "rank 0 failed");
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let end = texts(story.printer.end(false, None));
+    let end = texts(story.printer.end(false, None, None));
     let why = "E hvtui: the last line of rank 0: ModuleNotFoundError: No module named 'torch'".to_owned();
     assert!(end.contains(&why), "{end:#?}");
 }
@@ -231,7 +233,7 @@ fn the_last_table_parts_the_wait_that_hooks_tell_as_the_lines_do() {
     }
     let outcome = RunOutcome::new(RunEnd::Finished, "done");
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let lines = texts(story.printer.end(false, None));
+    let lines = texts(story.printer.end(false, None, None));
     let cells = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let at = |name: &str| cells(&lines[0]).iter().position(|head| head == name).unwrap() - 1;
     // each share is two words
@@ -284,7 +286,7 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
         }
         let outcome = RunOutcome::new(RunEnd::Finished, "done");
         story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-        texts(story.printer.end(false, width))
+        texts(story.printer.end(false, width, None))
     };
     let table = |told: u32| table_in(told, None);
     let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -340,7 +342,7 @@ fn a_narrow_table_keeps_where_the_time_went_and_names_what_it_lacks() {
         }
         let outcome = RunOutcome::new(RunEnd::Finished, "done");
         story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-        texts(story.printer.end(false, Some(width)))
+        texts(story.printer.end(false, Some(width), None))
     };
     let heads = |line: &str| line.split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>();
     let missing = |lines: &[String]| lines.iter().find(|line| line.contains("not shown")).cloned();
@@ -377,7 +379,7 @@ fn the_table_is_of_the_whole_run_and_its_shares_add_up() {
     }
     let outcome = RunOutcome::new(RunEnd::Finished, "done");
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let lines = texts(story.printer.end(false, None));
+    let lines = texts(story.printer.end(false, None, None));
     let words = |line: &str| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ");
     assert!(words(&lines[0]).ends_with("wait transfer optimizer other END"), "{lines:#?}");
     assert_eq!(

@@ -162,7 +162,7 @@ fn columns(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp) 
     let user = |gpu: &GpuInfo| {
         let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
         let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live(gpu), config.free_memory)
-            .unless_off_bus(state.is_off_bus(gpu, now, |_| None));
+            .unless_off_bus(state.is_off_bus(gpu, now));
         middle_cut(&sanitize(&user(held, live(gpu), occupancy.is_free())), USER)
     };
     let health =
@@ -232,7 +232,7 @@ fn gpus(
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
         let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, config.free_memory)
-            .unless_off_bus(state.is_off_bus(gpu, now, |_| None));
+            .unless_off_bus(state.is_off_bus(gpu, now));
         lines.push(table_row(&columns, |column| &column.cells[place]));
         lines.extend(held.map(|held| lease(held, state, now)));
         let beside = state.leases.iter().flat_map(|leases| &leases.beside).filter(|one| one.gpu == gpu.uuid);

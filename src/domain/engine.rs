@@ -110,7 +110,10 @@ impl Engine {
     /// The programs that must be found on the host.
     pub fn needs(&self) -> Vec<&str> {
         match self {
-            Self::Launcher(Launcher { program: Program::Mpi(plan), .. }) => vec![plan.program.as_str()],
+            Self::Launcher(Launcher { program: Program::Mpi(plan), .. }) => {
+                // what is before it finds it
+                vec![plan.before.first().unwrap_or(&plan.program).as_str()]
+            }
             Self::Launcher(Launcher { program: Program::Argv(argv), .. }) => {
                 argv.first().map(String::as_str).into_iter().collect()
             }
@@ -121,11 +124,48 @@ impl Engine {
     /// For messages: `mpirun`, `the node`.
     pub fn name(&self) -> String {
         match self {
-            Self::Launcher(_) => {
-                let program = self.needs().first().copied().unwrap_or("the launcher").to_owned();
-                program.rsplit('/').next().map(str::to_owned).unwrap_or(program)
+            Self::Launcher(launcher) => {
+                let program = match &launcher.program {
+                    Program::Mpi(plan) => Some(&plan.program),
+                    Program::Argv(argv) => argv.first(),
+                };
+                let program = program.map_or("the launcher", String::as_str);
+                program.rsplit('/').next().unwrap_or(program).to_owned()
             }
             Self::Node(_) => "the node".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mpirun_is_found_by_what_stands_before_it() {
+        let engine = |before: &[&str]| {
+            let before = before.iter().map(|word| (*word).to_owned()).collect();
+            let plan = MpiPlan {
+                program: "mpirun".to_owned(),
+                world: 2,
+                hosts: Vec::new(),
+                interface: None,
+                options: Vec::new(),
+                before,
+                line: Vec::new(),
+            };
+            Engine::Launcher(Launcher {
+                program: Program::Mpi(plan),
+                env: BTreeMap::new(),
+                cwd: None,
+                nodes: Vec::new(),
+                tags: None,
+                name: String::new(),
+                elsewhere: BTreeMap::new(),
+            })
+        };
+        assert_eq!(engine(&[]).needs(), ["mpirun"]);
+        let behind = engine(&["uv", "run"]);
+        assert_eq!((behind.needs(), behind.name().as_str()), (vec!["uv"], "mpirun"));
     }
 }

@@ -80,18 +80,12 @@ impl HostState {
         matches!(self.link, Some((_, LinkState::Up)))
     }
 
-    /// Whether a GPU, or the one that it is a slice of, has fallen off the bus by what has happened at `now`; `acknowledged` tells up
-    /// to when that was acknowledged of a GPU.
-    pub fn is_off_bus(
-        &self,
-        gpu: &GpuInfo,
-        now: Stamp,
-        acknowledged: impl Fn(&GpuUuid) -> Option<Stamp>,
-    ) -> bool {
+    /// Whether a GPU, or the one that it is a slice of, has fallen off the bus by what has happened at `now`.
+    pub fn is_off_bus(&self, gpu: &GpuInfo, now: Stamp) -> bool {
         let gpus = self.info.iter().flat_map(|info| &info.gpus);
         let whole = gpus.filter(|whole| Some(whole.index) == gpu.parent);
         let mut both = std::iter::once(gpu).chain(whole);
-        both.any(|gpu| self.gpu_events.is_off_bus(&gpu.uuid, now, acknowledged(&gpu.uuid)))
+        both.any(|gpu| self.gpu_events.is_off_bus(&gpu.uuid, now))
     }
 
     fn link_changed(&mut self, at: Stamp, state: &LinkState) {
@@ -218,11 +212,7 @@ mod tests {
         let mut state = HostState { info: Some(Arc::new(info)), ..HostState::default() };
         let (uuid, what) = (gpus[0].uuid.clone(), Happening::Xid { xid: 79 });
         state.gpu_events.add(Stamp(1), &GpuEvent { index: 0, uuid, what, count: 1, t: None });
-        let gone = |acknowledged: Option<Stamp>| {
-            let gone = |gpu: &GpuInfo| state.is_off_bus(gpu, Stamp(1), |_| acknowledged);
-            gpus.iter().map(gone).collect::<Vec<_>>()
-        };
-        assert_eq!(gone(None), [true, true, false]);
-        assert_eq!(gone(Some(Stamp(1))), [false; 3]);
+        let gone: Vec<bool> = gpus.iter().map(|gpu| state.is_off_bus(gpu, Stamp(1))).collect();
+        assert_eq!(gone, [true, true, false]);
     }
 }

@@ -25,9 +25,19 @@ pub struct MpiPlan {
     /// The user's own options, each word apart. They win over what is chosen here.
     #[serde(default)]
     pub options: Vec<String>,
+    /// The words before the program in the user's line that choose the environment in which it is found: `uv run`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
     /// The user's whole line, where that is executed as it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub line: Vec<String>,
+}
+
+impl MpiPlan {
+    /// The words that call the launcher without an option; at least one.
+    pub fn version_words(&self) -> Vec<&str> {
+        self.before.iter().chain([&self.program]).map(String::as_str).collect()
+    }
 }
 
 /// A host as the launcher knows it.
@@ -126,7 +136,9 @@ fn as_typed(plan: &MpiPlan, mpi: Mpi, root: bool) -> MpiCommand {
     let mut argv = plan.line.clone();
     let has = |word: &String| word.starts_with('-') && known.contains(&word.trim_start_matches('-'));
     if !argv.iter().any(has) {
-        let launcher = argv.iter().position(|word| *word == plan.program).unwrap_or_default();
+        let from = plan.before.len();
+        let launcher =
+            argv.iter().skip(from).position(|word| *word == plan.program).unwrap_or_default() + from;
         argv.insert(launcher + 1, option.to_owned());
     }
     // Only the launcher's own host reaches the nodes, which have the names of the line.
@@ -287,6 +299,7 @@ mod tests {
             hosts: slots.iter().enumerate().map(host).collect(),
             interface: Some("10.0.0.0/24".to_owned()),
             options: options.iter().map(|word| (*word).to_owned()).collect(),
+            before: Vec::new(),
             line: Vec::new(),
         }
     }
@@ -360,6 +373,11 @@ mod tests {
         let (four, tags) = typed("timeout 9 mpirun -rf x -H a,b y", V4);
         assert_eq!(four, "timeout 9 mpirun --tag-output -rf x -H a,b y");
         assert_eq!(tags, Some(TagStyle::OpenMpi4));
+        let before = words("uv run --with mpirun");
+        let behind = MpiPlan { before, line: words("uv run --with mpirun mpirun -n 2 y"), ..plan(&[2], &[]) };
+        let argv = command(&behind, V4, "/x/rsh", false).unwrap().argv.join(" ");
+        assert_eq!(argv, "uv run --with mpirun mpirun --tag-output -n 2 y");
+        assert_eq!(behind.version_words().join(" "), "uv run --with mpirun mpirun");
         let (once, _) = typed("mpirun -tag-output -rf x y", V4);
         assert_eq!(once, "mpirun -tag-output -rf x y");
         let of_root = |root| {

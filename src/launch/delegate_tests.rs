@@ -35,6 +35,18 @@ fn a_line_that_is_not_understood_keeps_its_ranks_where_they_can_be_counted() {
 }
 
 #[test]
+fn mpirun_of_an_environment_starts_its_ranks_and_one_of_conda_is_hvtuis() {
+    let uv = asked("uv run mpirun -np 2 python t.py", false);
+    assert_eq!(uv.place, PlacementSpec::Nodes { nodes: 1, each: Some(2) });
+    assert_eq!(uv.options.delegate.unwrap().line.join(" "), "uv run mpirun -np 2 python t.py");
+    assert_eq!(uv.command.join(" "), "uv run python t.py");
+    let conda = asked("conda run -n x mpirun -np 2 python t.py", false);
+    assert!(conda.options.delegate.is_none() && !conda.single, "{conda:?}");
+    assert_eq!(conda.options.environment.conda.as_deref(), Some("x"));
+    assert_eq!((conda.kind, conda.command.join(" ")), (Some(JobKind::Mpi), "python t.py".to_owned()));
+}
+
+#[test]
 fn ranks_of_several_programs_are_added_up() {
     let request = asked("mpirun -np 1 ./a : -np 3 ./b : ./c", false);
     assert_eq!(request.place, PlacementSpec::Nodes { nodes: 1, each: Some(5) });

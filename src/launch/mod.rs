@@ -10,6 +10,7 @@ pub mod container;
 pub mod delegate;
 mod ending;
 pub mod environment;
+pub mod environment_run;
 pub mod error;
 pub mod fields;
 pub mod folder;

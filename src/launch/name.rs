@@ -1,5 +1,6 @@
 //! What can be told from a command: how it is started, and a name for people.
 
+use super::environment_run;
 use crate::domain::python::{Runs, runs};
 use crate::domain::run::JobKind;
 use crate::domain::text::sanitize;
@@ -17,8 +18,9 @@ pub fn kind_of(command: &[String]) -> JobKind {
 }
 
 /// The word of a command that tells it from others: `digits` of `hvtui train digits`, `train.py` of
-/// `python -u src/train.py`, else the program's own name.
+/// `python -u src/train.py`, else the program's own name. Of `uv run …` and the like it is that of what they start.
 pub fn name_of(command: &[String]) -> String {
+    let command = environment_run::inner(command).map_or(command, |at| &command[at..]);
     let program = command.first().map_or("", String::as_str);
     let mut words = command.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-'));
     let telling = match base(program) {
@@ -92,6 +94,12 @@ mod tests {
             ("python3 -X dev -u src/x.py", "x.py"),
             ("python3 --check-hash-based-pycs never -m pkg.train", "pkg.train"),
             ("./my-job x", "my-job"),
+            ("uv run python3 -u src/t.py --lr 1", "t.py"),
+            ("uv run --with torch t.py", "t.py"),
+            ("conda run -n x --no-capture-output python t.py", "t.py"),
+            ("poetry run python -m pkg.train", "pkg.train"),
+            ("uv sync", "uv"),
+            ("uv run", "uv"),
             ("sleep 5", "sleep"),
             ("/bin/", "bin"),
             ("'a\u{1b}[31mb'", "a␛[31mb"),

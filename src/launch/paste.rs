@@ -32,6 +32,10 @@ pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task}
 pub use quoted::{Shown, read_quoted};
 pub use tools::ranks_option;
 
+/// Launchers whose ranks hvtui starts only by another line.
+const ACCELERATE: &str = "accelerate launch";
+const DEEPSPEED: &str = "deepspeed";
+
 /// Reads a line; `None` where it is a plain command without variables, `cd` and the like before it.
 ///
 /// # Errors
@@ -161,18 +165,25 @@ fn launcher(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
         }
         "watch" => return tools::watch(draft, at + 1),
         "nvidia-smi" => return Ok(tools::nvidia_smi(draft, at + 1)),
-        "accelerate" | "deepspeed" => return Ok(tools::starts_ranks(draft, at)),
+        "accelerate" if draft.line.words.get(at + 1).is_some_and(|word| word.text == "launch") => {
+            tools::starts_ranks(draft, at, ACCELERATE);
+        }
+        "accelerate-launch" => tools::starts_ranks(draft, at, ACCELERATE),
+        DEEPSPEED => tools::starts_ranks(draft, at, DEEPSPEED),
         "ssh-keygen" => tools::keygen(draft),
         "ssh-copy-id" => tools::copy_id(draft, at + 1)?,
         name if is_python(name) => {
             if let Some((form, next)) = torchrun::module(draft, at) {
                 torchrun::read(draft, next, &form)?;
-            } else if let Some(("horovod.runner.launch" | "horovod.run.run", next)) =
-                python_module(&draft.line.words, at)
-            {
-                horovodrun::read(draft, next)?;
             } else {
-                return Ok(false);
+                match python_module(&draft.line.words, at) {
+                    Some(("horovod.runner.launch" | "horovod.run.run", next)) => {
+                        horovodrun::read(draft, next)?;
+                    }
+                    Some(("accelerate.commands.launch", _)) => tools::starts_ranks(draft, at, ACCELERATE),
+                    Some(("deepspeed.launcher.runner", _)) => tools::starts_ranks(draft, at, DEEPSPEED),
+                    _ => return Ok(false),
+                }
             }
         }
         _ => return Ok(false),
@@ -236,7 +247,8 @@ fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
                 at += 1;
                 while let Some(option) = words.get(at).filter(|word| word.text.starts_with('-')) {
                     draft.remark(format!("`{}` of `time` is left out.", option.text));
-                    at += 1;
+                    let takes = matches!(option.text.as_str(), "-f" | "--format" | "-o" | "--output");
+                    at = (at + 1 + usize::from(takes)).min(words.len());
                 }
             }
             _ => break,
@@ -311,9 +323,11 @@ fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
 
 /// Whether the word at `from` begins a launcher's line.
 fn starts(words: &[Word], from: usize) -> bool {
+    const MODULES: [&str; 3] =
+        ["torch.distributed.", "accelerate.commands.launch", "deepspeed.launcher.runner"];
     let word = words[from].text.as_str();
-    let is_torch = |(module, _): (&str, usize)| module.starts_with("torch.distributed.");
-    is_launcher(word) || (is_python(base(word)) && python_module(words, from).is_some_and(is_torch))
+    let is_one = |(module, _): (&str, usize)| MODULES.iter().any(|start| module.starts_with(start));
+    is_launcher(word) || (is_python(base(word)) && python_module(words, from).is_some_and(is_one))
 }
 
 /// `sh -c 'horovodrun …'`: the launcher's line inside, if it is one that needs no shell.

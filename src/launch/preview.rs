@@ -29,7 +29,7 @@ const HOOKS: &str = "<hooks>";
 const HOOKS_ARE: &str =
     "<hooks>: the folder of the Python hooks on each host, python/HASH in hvtui's state folder there";
 
-/// The plan in lines: the run, then for each host its ranks with place, directory, variables and command.
+/// The plan in lines: the run, what to know of it, then for each host its ranks with place, directory, variables and command.
 pub fn preview(plan: &LaunchPlan) -> Vec<String> {
     let (spec, runs) = (&plan.spec, &plan.hosts);
     let mut lines = vec![format!(
@@ -39,6 +39,11 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         count(runs.len(), "host"),
         spec.kind.name()
     )];
+    // before the hosts: they may change the mind, and the ranks of many hosts are long
+    if !plan.remarks.is_empty() {
+        lines.push("to know:".to_owned());
+        lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
+    }
     lines.extend(copied(plan));
     for run in runs {
         lines.push(format!("{}: {}", run.host, count(run.ranks.len(), "rank")));
@@ -75,10 +80,6 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
             );
             lines.push(format!("    {}", command_line(rank)));
         }
-    }
-    if !plan.remarks.is_empty() {
-        lines.push("to know:".to_owned());
-        lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
     }
     if runs.iter().any(|run| run.python_hooks != PythonHooks::Off) {
         lines.push(HOOKS_ARE.to_owned());

@@ -170,8 +170,8 @@ pub fn tidy(before: &str, text: &str) -> String {
         let last = tidied.chars().next_back().or_else(|| before.chars().next_back());
         let begins_word = last.is_none_or(char::is_whitespace);
         match (quote, c) {
-            (Some('"') | None, '\\') if letters.peek() == Some(&'\n') => {
-                letters.next();
+            (Some('"') | None, '\\') if ends_line(letters.clone(), quote.is_none()) => {
+                while letters.next().is_some_and(|c| c != '\n') {}
                 begins_line = quote.is_none();
                 // a shell's own `> ` before what goes on
                 let rest: String = letters.clone().collect();
@@ -220,6 +220,16 @@ pub fn quote(word: &str) -> String {
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
+}
+
+/// Whether a line ends here; `trimmed`: behind blanks, too.
+fn ends_line(mut rest: impl Iterator<Item = char>, trimmed: bool) -> bool {
+    rest.find(|c| !trimmed || !matches!(c, ' ' | '\t')) == Some('\n')
+}
+
+/// The bytes of blanks that a text begins with.
+fn blanks(text: &str) -> usize {
+    text.len() - text.trim_start_matches([' ', '\t']).len()
 }
 
 /// What a line comes to.
@@ -296,6 +306,7 @@ impl<'a> Splitter<'a> {
                     let text = "a second command begins here: give one command, or end the line before with a backslash";
                     return Err(self.error(at, self.line.len() - at, text));
                 }
+                _ if self.prepares && self.is_typographic(c) => return Err(self.typographic(at, c)),
                 '\'' => self.single_quoted(at)?,
                 '"' => self.double_quoted(at)?,
                 '\\' => self.escape(at),
@@ -317,6 +328,29 @@ impl<'a> Splitter<'a> {
         }
         self.end_word(self.line.len());
         Ok(Split { words: self.words, before: self.before, ending: self.ending })
+    }
+
+    /// Whether a character that was just read is one that word processors and web pages put in the place of a quote that
+    /// begins here, or of the `-` of an option.
+    fn is_typographic(&self, c: char) -> bool {
+        let begins_word = self.word.is_none();
+        let begins_value = self.word.as_ref().is_none_or(|word| word.text.ends_with('='));
+        (begins_value && "“”„‘’".contains(c))
+            || (begins_word
+                && "–—−".contains(c)
+                && self.rest().starts_with(|next: char| next == '-' || next.is_ascii_alphabetic()))
+    }
+
+    fn typographic(&self, at: usize, c: char) -> Caret {
+        let text = if "–—−".contains(c) {
+            format!("`{c}` is not the `-` that options begin with: retype it")
+        } else {
+            let quote = if "‘’".contains(c) { '\'' } else { '"' };
+            format!(
+                "`{c}` is not the quote {quote} of a shell: retype both quotes, or put the word into '…' if it is meant"
+            )
+        };
+        self.error(at, c.len_utf8(), &text)
     }
 
     /// At the beginning of a command that was typed.
@@ -390,11 +424,12 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// The line end behind a backslash, if there is one.
-    fn continuation(&mut self) -> bool {
+    /// The line end behind a backslash, if there is one; `trimmed`: behind blanks, too.
+    fn continuation(&mut self, trimmed: bool) -> bool {
+        let blanks = if trimmed { blanks(self.rest()) } else { 0 };
         for end in ["\r\n", "\n", "\r"] {
-            if self.rest().starts_with(end) {
-                self.at += end.len();
+            if self.rest()[blanks..].starts_with(end) {
+                self.at += blanks + end.len();
                 if self.prepares {
                     self.at += prompt::continued(self.rest());
                 }
@@ -405,7 +440,8 @@ impl<'a> Splitter<'a> {
     }
 
     fn escape(&mut self, at: usize) {
-        if self.continuation() {
+        // blanks that were copied along
+        if self.continuation(self.prepares) {
             return;
         }
         // it would join a line that is not there
@@ -439,7 +475,7 @@ impl<'a> Splitter<'a> {
                         self.push(c, at);
                     }
                 }
-                Some((_, '\\')) if self.continuation() => {}
+                Some((_, '\\')) if self.continuation(false) => {}
                 Some((at, c)) => {
                     self.refuse_expansion(at, c, true)?;
                     self.push(c, at);

@@ -80,6 +80,8 @@ fn a_pasted_text_keeps_what_has_a_meaning() {
     ] {
         assert_eq!(tidy("", text), tidied, "{text:?}");
     }
+    assert_eq!(tidy("", "a \\ \t\r\n  b \\  \n c\\ d"), "a b c\\ d");
+    assert_eq!(tidy("", "a \"b\\ \nc\""), "a \"b\\ \nc\"", "in quotes blanks are kept");
     assert_eq!(tidy("--tag=", "#3 # a note"), "#3 ");
     assert_eq!(tidy("a ", "# a note"), "");
 }
@@ -104,6 +106,9 @@ fn what_was_copied_along_is_left_out_of_a_typed_line() {
         ("root@n1:~# mpirun -np 2 x &", "mpirun -np 2 x", "", "&"),
         ("$ cd /p\n$ torchrun \\\n> --nproc_per_node=2 \\\n> x", "torchrun --nproc_per_node=2 x", "", ""),
         ("python3 x \\\n> train.log", "python3 x", "> train.log", ""),
+        ("torchrun \\  \n  --nproc_per_node=2 \\\t\r\n  x", "torchrun --nproc_per_node=2 x", "", ""),
+        ("# On the first node\n$ torchrun x # two GPUs", "torchrun x", "", ""),
+        ("python3 x 5–7 – it’s '“y”'", "python3 x 5–7 – it’s “y”", "", ""),
         ("docker run -it IMG\nroot@1f:/w# python3 x", "docker run -it IMG python3 x", "", ""),
     ] {
         let told = (words.to_owned(), output.to_owned(), background.to_owned());
@@ -117,6 +122,22 @@ fn what_was_copied_along_is_left_out_of_a_typed_line() {
     }
     assert!(split("python3 x > log").is_err(), "a field of the form is no line of a shell");
     assert_eq!(tidy("", "torchrun \\\n> --nproc_per_node=2 \\\r\n> x"), "torchrun --nproc_per_node=2 x");
+}
+
+#[test]
+fn typographic_quotes_and_dashes_are_refused_at_their_place() {
+    for (line, says, place) in [
+        ("python x.py --name “my run”", "`“` is not the quote \" of a shell", "“"),
+        ("mpirun -x A=‘b c’ ./x", "`‘` is not the quote ' of a shell", "‘"),
+        ("python x.py –lr 1", "`–` is not the `-` that options begin with", "–"),
+        ("torchrun —nproc_per_node=2 x.py", "`—` is not the `-` that options begin with", "—"),
+        ("python x.py –-lr 1", "retype it", "–"),
+    ] {
+        let error = Line::typed(line).unwrap_err();
+        assert!(error.text.contains(says), "{line}: {error}");
+        assert_eq!(&line[error.at..error.at + error.len], place, "{line}");
+        assert!(split(line).is_ok(), "words of a shell are what they are: {line}");
+    }
 }
 
 #[test]

@@ -109,6 +109,8 @@ pub struct Now<'a> {
     pub sample: Option<&'a HostSample>,
     /// What has happened to its GPUs, and the moment it is.
     pub events: Option<(&'a GpuEvents, Stamp)>,
+    /// Up to when a person has acknowledged the events of a GPU, where the screen shows it so.
+    pub acknowledged: &'a BTreeMap<GpuUuid, Stamp>,
     /// Its leases.
     pub leases: Option<&'a Leases>,
     /// How long ago a moment of its clock was, in words.
@@ -267,7 +269,8 @@ fn at_risk(info: &HostInfo, now: &Now<'_>) -> BTreeMap<u32, String> {
     let live = now.sample.map_or(&[][..], |sample| &sample.gpus);
     let of = |gpu: &GpuInfo| {
         let live = live.iter().find(|live| live.index == gpu.index)?;
-        let worst = all_faults(now.events, gpu, live, None).into_iter().next();
+        let acknowledged = now.acknowledged.get(&gpu.uuid).copied();
+        let worst = all_faults(now.events, gpu, live, acknowledged).into_iter().next();
         let worst = worst.filter(|fault| fault.severity == Severity::Act)?;
         Some((gpu.index, worst.words))
     };
@@ -333,8 +336,7 @@ fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> O
     let gpu = info.gpus.iter().find(|gpu| gpu.uuid == *uuid)?;
     let sample = now.sample.and_then(|sample| sample.gpus.iter().find(|gpu| gpu.index == *index));
     let whole = info.gpus.iter().find(|whole| Some(whole.index) == gpu.parent);
-    let is_gone =
-        |gpu: &GpuInfo| now.events.is_some_and(|(events, at)| events.is_off_bus(&gpu.uuid, at, None));
+    let is_gone = |gpu: &GpuInfo| now.events.is_some_and(|(events, at)| events.is_off_bus(&gpu.uuid, at));
     let is_off_bus = is_gone(gpu) || whole.is_some_and(is_gone);
     let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory).unless_off_bus(is_off_bus);
     let mut words = occupancy.words(now.age);

@@ -39,7 +39,12 @@ fn no_age(_: HostTime) -> Option<String> {
 }
 
 fn present(config: &HostConfig, info: &HostInfo, sample: Option<&HostSample>) -> HostFacts {
-    HostFacts::present(config, info, &Now { sample, events: None, leases: None, age: &no_age }, "/here")
+    HostFacts::present(
+        config,
+        info,
+        &Now { sample, events: None, acknowledged: &BTreeMap::new(), leases: None, age: &no_age },
+        "/here",
+    )
 }
 
 #[test]
@@ -153,7 +158,13 @@ fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
     let held = vec![lease("GPU-0", true), lease("GPU-1", true), lease("GPU-2", false)];
     let leases = Leases { held, ..Leases::default() };
     let age = |since: HostTime| Some(format!("{} s", since.0));
-    let now = Now { sample: Some(&sample), events: None, leases: Some(&leases), age: &age };
+    let now = Now {
+        sample: Some(&sample),
+        events: None,
+        acknowledged: &BTreeMap::new(),
+        leases: Some(&leases),
+        age: &age,
+    };
     let facts = HostFacts::present(&HostConfig::this_machine(), &info(4), &now, "/here");
     let run = RunId::new(1, 2).short().to_owned();
     let words = |index| facts.busy.get(&index).map(|holder| (holder.words.clone(), holder.own));
@@ -184,7 +195,13 @@ fn a_slice_is_shared_by_its_own_lease_and_not_by_that_of_its_gpu() {
     let held = vec![lease(&info.gpus[0].uuid), lease(&info.gpus[3].uuid)];
     let mut leases = Leases { held, ..Leases::default() };
     leases.extend_to_slices(&info.gpus);
-    let now = Now { sample: None, events: None, leases: Some(&leases), age: &no_age };
+    let now = Now {
+        sample: None,
+        events: None,
+        acknowledged: &BTreeMap::new(),
+        leases: Some(&leases),
+        age: &no_age,
+    };
     let facts = HostFacts::present(&HostConfig::this_machine(), &info, &now, "/here");
     assert_eq!(facts.busy.keys().copied().collect::<Vec<_>>(), [100, 200]);
     assert_eq!(facts.usable(true).iter().map(Slot::index).collect::<Vec<_>>(), [200]);
@@ -203,7 +220,13 @@ fn a_gpu_that_has_fallen_off_the_bus_takes_no_ranks() {
     let none = || Reading::Value(Vec::new());
     let sample = sample(vec![none(), none(), none()]);
     let busy = |now: Stamp| {
-        let now = Now { sample: Some(&sample), events: Some((&events, now)), leases: None, age: &no_age };
+        let now = Now {
+            sample: Some(&sample),
+            events: Some((&events, now)),
+            acknowledged: &BTreeMap::new(),
+            leases: None,
+            age: &no_age,
+        };
         let facts = HostFacts::present(&HostConfig::this_machine(), &info(3), &now, "/here");
         facts.busy.iter().map(|(index, holder)| (*index, holder.words.clone())).collect::<Vec<_>>()
     };
@@ -222,6 +245,33 @@ fn a_gpu_that_has_fallen_off_the_bus_takes_no_ranks() {
     assert_eq!(usable(None), (vec![1, 2, 0], "leased by li".to_owned()));
     let words = "leased by li, and it has fallen off the bus".to_owned();
     assert_eq!(usable(Some((&events, at))), (vec![1, 2], words));
+}
+
+#[test]
+fn what_was_acknowledged_is_no_risk_and_off_the_bus_stays_off() {
+    let at = Stamp(1);
+    let mut events = GpuEvents::default();
+    for (index, xid) in [(0, 79), (1, 48)] {
+        let (uuid, what) = (GpuUuid::from(format!("GPU-{index}")), Happening::Xid { xid });
+        events.add(at, &GpuEvent { index, uuid, what, count: 1, t: None });
+    }
+    let sample = sample(vec![Reading::Value(Vec::new()), Reading::Value(Vec::new())]);
+    let facts = |acknowledged: &BTreeMap<GpuUuid, Stamp>| {
+        let now = Now {
+            sample: Some(&sample),
+            events: Some((&events, at)),
+            acknowledged,
+            leases: None,
+            age: &no_age,
+        };
+        HostFacts::present(&HostConfig::this_machine(), &info(2), &now, "/here")
+    };
+    let before = facts(&BTreeMap::new());
+    assert_eq!(before.at_risk[&1], "xid 48");
+    let all = ["GPU-0", "GPU-1"].map(|uuid| (GpuUuid::from(uuid.to_owned()), at));
+    let after = facts(&BTreeMap::from(all));
+    assert!(after.at_risk.is_empty(), "{:?}", after.at_risk);
+    assert_eq!((before.busy.len(), after.busy), (1, before.busy), "it is not free");
 }
 
 #[test]

@@ -177,6 +177,19 @@ fn the_preview_shows_every_rank() {
 }
 
 #[test]
+fn what_may_change_the_mind_stands_above_the_plan() {
+    let mut asked = request("sbatch job.sh", PlacementSpec::Count(Some(2)));
+    asked.kind = Some(JobKind::Plain);
+    let lines = preview(&planned(&asked, &[cpu_host("a", 4)]));
+    let at = |start: &str| lines.iter().position(|line| line.trim().starts_with(start)).unwrap();
+    assert_eq!((at("to know:"), at("`sbatch` is started once per rank")), (1, 2), "{lines:#?}");
+    assert_eq!(at("a: 2 ranks"), 3, "{lines:#?}");
+    asked.place = PlacementSpec::Count(Some(1));
+    let alone = preview(&planned(&asked, &[cpu_host("a", 4)]));
+    assert!(!alone.iter().any(|line| line.contains("to know") || line.contains("per rank")), "{alone:#?}");
+}
+
+#[test]
 fn the_preview_shows_what_the_python_hooks_get_on_each_host() {
     let host =
         |name, last| HostFacts { ssh_server_address: Some([10, 0, 0, last].into()), ..cpu_host(name, 1) };

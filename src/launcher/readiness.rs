@@ -1,11 +1,13 @@
 //! Whether enough is known of the hosts to place a launch: ready, wait for these, or unsatisfiable. Pure.
 
+use std::collections::BTreeMap;
+
 use super::inventory::{HostFacts, Now, SlotState};
 use super::{free, place};
 use crate::config::{HostConfig, SlotCount};
 use crate::domain::filter::Filter;
 use crate::domain::host::{LinkState, RefusalKind};
-use crate::domain::ids::HostId;
+use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::run::Slot;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
@@ -45,6 +47,8 @@ pub struct ClusterView<'a> {
     pub ages: bool,
     /// Whether the GPUs of the hosts are left out.
     pub hides_gpus: bool,
+    /// Up to when a person has acknowledged the events of a GPU.
+    pub acknowledged: &'a BTreeMap<GpuUuid, Stamp>,
     /// When it is looked.
     pub now: Stamp,
 }
@@ -254,7 +258,8 @@ impl ClusterView<'_> {
                     Some(units::duration_us(held.max(0).unsigned_abs()))
                 };
                 let events = state.latest().map(|(at, _)| (&state.gpu_events, at));
-                let now = Now { sample, events, leases: state.leases.as_ref(), age: &age };
+                let (acknowledged, leases) = (self.acknowledged, state.leases.as_ref());
+                let now = Now { sample, events, acknowledged, leases, age: &age };
                 let facts = HostFacts::present(config, info, &now, self.here);
                 HostReadiness::Up(if self.hides_gpus { facts.without_gpus(info) } else { facts })
             }

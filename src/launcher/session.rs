@@ -33,7 +33,7 @@ use crate::domain::alerts::AlertRules;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::{HostSample, LinkState};
-use crate::domain::ids::{HostId, RunId};
+use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::preflight::Finding;
 use crate::domain::resume_point::{Backfill, ResumePoint};
 use crate::domain::run::RunSpec;
@@ -164,6 +164,7 @@ pub struct Session {
     may_pass_over: bool,
     /// Whether nothing takes what ranks print.
     is_unread: bool,
+    acknowledged: BTreeMap<GpuUuid, Stamp>,
 }
 
 impl Session {
@@ -191,6 +192,7 @@ impl Session {
             lookup: Lookup::new(|_| None),
             may_pass_over: true,
             is_unread: false,
+            acknowledged: BTreeMap::new(),
             trees: Trees::default(),
         }
     }
@@ -214,6 +216,11 @@ impl Session {
     /// What is known of the hosts.
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// Up to when a person has acknowledged the events of each GPU: they speak against no launch any more.
+    pub fn acknowledge(&mut self, acknowledged: BTreeMap<GpuUuid, Stamp>) {
+        self.acknowledged = acknowledged;
     }
 
     /// When alerts are told.
@@ -369,6 +376,7 @@ impl Session {
             here: &self.here,
             ages: true,
             hides_gpus: false,
+            acknowledged: &self.acknowledged,
             now: clock::now(),
         }
     }

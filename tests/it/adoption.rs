@@ -225,6 +225,7 @@ fn by_mpirun(mut spec: HostRun) -> Option<HostRun> {
         hosts,
         interface: None,
         options: Vec::new(),
+        before: Vec::new(),
         line: Vec::new(),
     };
     let launcher = Launcher {

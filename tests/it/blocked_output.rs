@@ -215,7 +215,8 @@ fn a_flood_whose_reader_has_gone_ends_soon_with_a_recorded_end() {
         assert_eq!(code, Some(141), "{said}");
         assert!(!alive(printer), "its rank");
         let why = "nothing reads standard output any more: stopping the run; this command exits with 141";
-        assert!(said.contains(why) && said.contains(": stopped"), "{said}");
+        assert!(said.contains(why) && said.contains("exit 141 after "), "{said}");
+        assert!(said.contains(": stopped") && !said.contains("exit 130"), "{said}");
         until("its recorded end", || person.recorded()["outcome"]["end"] == "stopped");
         let logs = person.run(&["logs", "last"]);
         let text =

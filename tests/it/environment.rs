@@ -324,6 +324,40 @@ fn mpirun_starts_the_python_of_the_venv_on_both_hosts() {
     }
 }
 
+/// An `mpirun` in the folder `$1` that leaves a mark and is the system's else.
+const OWN_MPIRUN: &str = r#"
+set -e
+mkdir -p "$1"
+printf '#!/bin/sh\necho here >> %s/used\nexec /usr/bin/mpirun "$@"\n' "$1" > "$1/mpirun"
+chmod 755 "$1/mpirun"
+"#;
+
+#[test]
+fn a_pasted_mpirun_behind_an_environment_is_that_of_the_environment() {
+    let Some(cluster) = two() else { return };
+    if !Path::new("/usr/bin/mpirun").exists() {
+        skip("mpirun is not installed");
+        return;
+    }
+    let client = Client::new(cluster);
+    let home = cluster.on("n1", "echo ~").trim().to_owned();
+    let uv = r#"mkdir -p ~/uv/bin; printf '#!/bin/sh\nshift\nexport PATH=$HOME/uv/venv/bin:$PATH\nexec "$@"\n' > ~/uv/bin/uv; chmod 755 ~/uv/bin/uv"#;
+    cluster.on("n1", uv);
+    let path = format!("--env PATH={home}/uv/bin:/usr/bin:/bin");
+    let mpirun = "mpirun -np 1 --allow-run-as-root sh -c 'echo in $CONDA_DEFAULT_ENV'";
+    for (folder, line, says) in [
+        ("miniconda3/envs/train/bin", format!("-H n1:1 -- conda run -n train {mpirun}"), "[0] in train"),
+        ("uv/venv/bin", format!("-H n1:1 {path} -- uv run {mpirun}"), "[0] in"),
+    ] {
+        let folder = format!("{home}/{folder}");
+        cluster.on("n1", &format!("set -- {folder}\n{OWN_MPIRUN}"));
+        let ended = run(&client, &line);
+        assert_eq!((ended.code, printed(&ended)), (0, vec![says.to_owned()]), "{line}: {ended:#?}");
+        let used = cluster.on("n1", &format!("cat {folder}/used; rm {folder}/used {folder}/mpirun"));
+        assert!(used.contains("here"), "{line}: {used}");
+    }
+}
+
 #[test]
 fn limits_are_set_or_refused_with_the_hosts_own() {
     let Some(cluster) = two() else { return };

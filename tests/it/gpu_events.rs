@@ -11,7 +11,7 @@ use hvtui::domain::host::HostInfo;
 use hvtui::domain::ids::HostId;
 use hvtui::domain::time::HostTime;
 use hvtui::tui::canvas::{Caps, ColorDepth};
-use hvtui::tui::core::Level;
+use hvtui::tui::core::{Effect, Level};
 use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -58,11 +58,15 @@ fn an_xid_error_is_in_the_health_of_its_gpu_until_it_is_acknowledged() {
     assert!(line(&shown, "▾gpu-a").contains("1 at risk"), "{shown}");
 
     // On another GPU: not meant.
-    press(&mut story, "jC");
+    let is_told =
+        |effect: &Effect| matches!(effect, Effect::Acknowledge(all) if all.contains_key(&uuid("gpu-a", 2)));
+    assert!(!press(&mut story, "jC").iter().any(is_told));
     assert!(line(&screen(&story), "2 ").contains("xid 79"));
-    press(&mut story, "jjC");
+    let told = press(&mut story, "jjC");
+    assert!(told.iter().any(is_told), "launches go by it, too: {told:?}");
     let shown = screen(&story);
     assert!(line(&shown, "2 ").contains("ok"), "{shown}");
+    assert!(line(&shown, "▾gpu-a").contains("free 2/4"), "off the bus it is not free: {shown}");
     assert!(line(&shown, "▾gpu-a").contains(" ok "), "{shown}");
 
     story.wait_ms(1000);

@@ -35,6 +35,7 @@ fn by_mpirun(mut spec: HostRun, slots: u32, options: &[&str]) -> HostRun {
         hosts: vec![MpiHost { address: "127.0.0.1".to_owned(), slots }],
         interface: None,
         options: options.iter().map(|word| (*word).to_owned()).collect(),
+        before: Vec::new(),
         line: Vec::new(),
     };
     spec.engine = Some(launcher(Program::Mpi(plan), None));
@@ -393,6 +394,7 @@ mod two_hosts {
                             hosts: hosts.to_vec(),
                             interface: Some("10.77.0.0/24".to_owned()),
                             options: Vec::new(),
+                            before: Vec::new(),
                             line: Vec::new(),
                         }),
                         env: BTreeMap::new(),

@@ -59,7 +59,7 @@ impl<'a> GpuSubject<'a> {
         let leases = state.leases.as_ref();
         let lease = leases.and_then(|leases| leases.of(&info.uuid));
         let held_since = lease.and_then(|lease| state.clock.stamp(lease.since?));
-        let is_off_bus = state.is_off_bus(info, now, |_| None);
+        let is_off_bus = state.is_off_bus(info, now);
         let occupancy = Occupancy::of(info, leases, sample, free_memory).unless_off_bus(is_off_bus);
         let held = match occupancy {
             _ if run.is_some() => Some(true),

@@ -236,10 +236,11 @@ impl GpuEvents {
         self.newest().filter(move |seen| seen.event.uuid == *uuid)
     }
 
-    /// Whether they say at `now` that a GPU has fallen off the bus: it is gone, whatever its values are.
-    pub fn is_off_bus(&self, uuid: &GpuUuid, now: Stamp, acknowledged: Option<Stamp>) -> bool {
+    /// Whether they say at `now` that a GPU has fallen off the bus: it is gone, whatever its values are and whatever was
+    /// acknowledged.
+    pub fn is_off_bus(&self, uuid: &GpuUuid, now: Stamp) -> bool {
         let off = Happening::Xid { xid: xid::OFF_THE_BUS };
-        self.of(uuid).any(|seen| seen.event.what == off && seen.counts(now, acknowledged))
+        self.of(uuid).any(|seen| seen.event.what == off && seen.counts(now, None))
     }
 
     /// What they say at `now` is wrong with a GPU: for an hour, unless it was acknowledged since.

@@ -150,8 +150,10 @@ fn second_line(line: &Line, image: usize) -> Result<(), Caret> {
     for (at, pair) in line.words.windows(2).enumerate().filter(|(at, _)| *at != image) {
         let [before, next] = pair else { continue };
         let between = line.text.get(before.span.end..next.span.start).unwrap_or_default();
-        let joined =
-            ["\\\r\n", "\\\n", "\\\r"].iter().fold(between.to_owned(), |text, end| text.replace(end, ""));
+        // blanks may stand behind a backslash
+        let joined = ["\\\r\n", "\\\n", "\\\r"]
+            .iter()
+            .fold(between.replace([' ', '\t'], ""), |text, end| text.replace(end, ""));
         if joined.contains(['\n', '\r']) {
             let text = if at < image {
                 "a second line begins here, before the image's name: end the line before with a backslash"

@@ -49,6 +49,35 @@ fn variables_before_a_command() {
     assert_eq!((read.kind, read.np, read.remarks.len()), (JobKind::Mpi, Some(2), 3));
     assert_eq!(read.argv, words("mpirun -np 2 ./a.out"));
     assert!(read.not_understood.is_empty());
+    assert_eq!(pasted("/usr/bin/time -f %E -o out mpirun -np 2 ./a.out").argv, words("mpirun -np 2 ./a.out"));
+    assert!(read_text("time -o x -f").is_err());
+}
+
+#[test]
+fn lines_as_they_are_copied() {
+    let read = pasted(
+        "# On the first node\r\n$ torchrun \\  \r\n    --nnodes 2 --nproc-per-node gpu \\\t\r\n  t.py # two\r\n",
+    );
+    assert_eq!((read.nodes, read.per_node, read.np), (Some(2), Some(PerNode::Gpus), None));
+    assert_eq!(read.command, words("python3 -u t.py"));
+    let read = pasted("mpirun -np 2 -x A -x B=1 --mca btl ^openib -bind-to none ./a");
+    assert_eq!((read.env, read.env_from_here), (pairs(&[("B", "1")]), words("A")));
+    assert_eq!((read.mca, read.bind_to.as_deref()), (pairs(&[("btl", "^openib")]), Some("none")));
+    let read = pasted("horovodrun --gloo -np 2 --start-timeout 60 --timeline-filename t.json ./a");
+    assert_eq!((read.start_timeout_s, read.timeline.as_deref()), (Some(60), Some("t.json")));
+    let read = pasted("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 t.py");
+    assert_eq!((read.gpu_mask, read.np), (Some(words("0 1")), Some(2)));
+    let read = pasted("docker run --rm \\  \n  img:1 \\ \n  python t.py");
+    assert_eq!((read.command, read.container.unwrap().image), (words("python t.py"), "img:1".to_owned()));
+    for line in [
+        "mpirun -np 2 -H $(hostname) ./a",
+        "srun -w ${SLURM_NODELIST} ./a",
+        "torchrun \\\n  # a note\n  --nproc_per_node=2 t.py",
+        "mpirun -np 2 -x “A=1” ./a",
+        "python t.py –lr 1",
+    ] {
+        assert!(read_text(line).is_err(), "{line}");
+    }
 }
 
 #[test]
@@ -342,6 +371,23 @@ fn launchers_that_are_not_read_are_started_once() {
         assert!(pasted.is_delegated(), "{line}");
         assert_eq!((pasted.argv.join(" ").as_str(), pasted.np), (line, np));
     }
+    for line in [
+        "accelerate-launch --num_processes 2 t.py",
+        "python -m accelerate.commands.launch --num_processes 2 t.py",
+    ] {
+        let read = pasted(line);
+        assert!(read.is_delegated() && read.argv.join(" ") == line && read.np == Some(2), "{read:?}");
+    }
+    let several =
+        pasted("accelerate launch --multi_gpu --num_processes 4 --num_machines=2 t.py --num_machines 3");
+    assert_eq!(several.np, Some(2), "of this machine");
+    assert!(several.remarks[0].starts_with("`--num_machines 2`: this line starts"), "{:?}", several.remarks);
+    let one = pasted("accelerate launch --num_processes 4 --num_machines 1 t.py");
+    assert_eq!((one.np, one.remarks.len()), (Some(4), 0));
+    let by_file = pasted("deepspeed --num_gpus 2 --hostfile f t.py");
+    assert_eq!(by_file.np, Some(2));
+    assert!(by_file.remarks[0].contains("on the hosts of f by ssh itself"), "{:?}", by_file.remarks);
+    assert_eq!(pasted("deepspeed t.py --num_gpus 2").np, None, "it is the script's");
     assert_eq!(read_text("accelerate config").unwrap(), None);
     let included = pasted("deepspeed --include=gpu-a:0,1@gpu-b:0,1 ddp.py --include x");
     assert_eq!((included.hosts.clone(), included.np), (vec![host("gpu-a", 2)], None));

@@ -1,72 +1,34 @@
 //! A launcher's line behind a program that sets up an environment: `uv run torchrun …`, `conda run -n x mpirun …`. What stands
-//! before the launcher is kept before the command of each rank.
+//! before the launcher is kept before the command of each rank; before mpirun, which is that of the environment itself, conda's is
+//! activated, and the line of another one is started as it is.
 
 use crate::domain::run::JobKind;
-use crate::launch::words::{Caret, Word, quote};
+use crate::launch::environment_run::{self, CondaRun};
+use crate::launch::words::{Caret, quote};
 
 use super::draft::Draft;
 use super::pasted::{KnownTo, Launcher, Pasted};
 
-/// Programs that start what stands behind their `run` in an environment.
-const PROGRAMS: [&str; 9] =
-    ["uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba"];
-
-/// Their options that take the next word.
-const WITH_VALUE: [&str; 27] = [
-    "-n",
-    "--name",
-    "-p",
-    "--prefix",
-    "--cwd",
-    "--python",
-    "--with",
-    "--with-editable",
-    "--with-requirements",
-    "--extra",
-    "--group",
-    "--only-group",
-    "--package",
-    "--project",
-    "--directory",
-    "--env-file",
-    "--index",
-    "--default-index",
-    "--index-url",
-    "--extra-index-url",
-    "--find-links",
-    "--cache-dir",
-    "--config-file",
-    "--manifest-path",
-    "-C",
-    "-e",
-    "--environment",
-];
-
-/// Where the program stands that such a line starts; `None` where `at` begins none.
-fn inner(words: &[Word], at: usize) -> Option<usize> {
-    let text = |at: usize| words.get(at).map(|word| word.text.as_str());
-    if !PROGRAMS.contains(&super::base(text(at)?)) || text(at + 1)? != "run" {
-        return None;
-    }
-    let mut at = at + 2;
-    while text(at)?.starts_with('-') {
-        at += 1 + usize::from(WITH_VALUE.contains(&text(at)?));
-    }
-    Some(at)
-}
-
 /// Reads the line whose program is the word `at`; `None` where it starts no launcher.
 pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     let words = &draft.line.words;
-    let Some(inner) = inner(words, at) else { return Ok(None) };
-    let starts_ranks = matches!(super::base(&words[inner].text), "accelerate" | "deepspeed");
+    let texts: Vec<&str> = words[at..].iter().map(|word| word.text.as_str()).collect();
+    let Some(inner) = environment_run::inner(&texts).map(|inner| at + inner) else { return Ok(None) };
+    let starts_ranks =
+        matches!(super::base(&words[inner].text), "accelerate" | "accelerate-launch" | "deepspeed");
     if !starts_ranks && !super::starts(words, inner) {
         return Ok(None);
     }
     let before: Vec<String> = words[at..inner].iter().map(|word| word.text.clone()).collect();
+    let is_mpirun = super::is_mpirun(super::base(&words[inner].text));
+    // one that is named by its path is the same everywhere
+    let is_own = is_mpirun && !words[inner].text.contains('/');
     let shown = before.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let inside = draft.texts(inner);
     let whole = std::mem::replace(&mut draft.pasted.argv, inside);
+    if let Some(conda) = environment_run::conda(&before).filter(|_| is_mpirun) {
+        return activated(draft, inner, conda, &shown).map(Some);
+    }
     let known = super::launcher(draft, inner)?;
     if !known {
         draft.pasted.argv = whole;
@@ -77,27 +39,43 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, C
         // its line would be written anew, without what stands before it
         pasted.known_to = KnownTo::Launcher;
     }
+    if matches!(pasted.launcher, Launcher::Query | Launcher::CheckBuild) {
+        pasted.argv = whole;
+        return Ok(Some(pasted));
+    }
     let is_read = match pasted.launcher {
-        // the program of its first word starts the ranks
-        Launcher::Mpirun => pasted.programs.is_empty(),
+        Launcher::Mpirun => !is_own && pasted.programs.is_empty(),
         Launcher::Horovodrun | Launcher::Torchrun | Launcher::TorchLaunch { .. } => true,
         _ => false,
     };
-    if is_read && !pasted.is_delegated() {
-        if pasted.launcher != Launcher::Mpirun {
-            pasted.argv = whole;
-        }
-        pasted.script = pasted.script.map(|at| at + before.len());
-        pasted.command.splice(0..0, before);
-        pasted.remarks.push(format!("`{shown}` stands before the command of each rank."));
-        return Ok(Some(pasted));
+    let is_read = is_read && !pasted.is_delegated();
+    if !(is_read && is_mpirun) {
+        pasted.argv = whole;
     }
-    pasted.argv = whole;
-    let asks = matches!(pasted.launcher, Launcher::Query | Launcher::CheckBuild);
-    if !pasted.is_delegated() && !asks {
+    if is_own {
+        pasted.not_understood.insert(0, format!("{shown} (its environment may have its own mpirun)"));
+    } else if is_read {
+        pasted.remarks.push(format!("`{shown}` stands before the command of each rank."));
+    } else if !pasted.is_delegated() {
         pasted.not_understood.push(shown);
     }
+    if is_read || is_own {
+        pasted.script = pasted.script.map(|at| at + before.len());
+        pasted.command.splice(0..0, before);
+    }
     Ok(Some(pasted))
+}
+
+/// A line of mpirun in an environment of conda, which each host finds itself: as if it were activated before the line.
+fn activated(draft: &mut Draft<'_>, mpirun: usize, run: CondaRun, shown: &str) -> Result<Pasted, Caret> {
+    draft.remark(format!(
+        "`{shown}` is left out: conda's environment {} is activated on each host, for mpirun and its ranks.",
+        run.environment
+    ));
+    draft.pasted.environment.conda = Some(run.environment);
+    draft.pasted.workdir = run.workdir.or(draft.pasted.workdir.take());
+    super::launcher(draft, mpirun)?;
+    Ok(std::mem::take(&mut draft.pasted))
 }
 
 #[cfg(test)]
@@ -122,10 +100,10 @@ mod tests {
                 "poetry run python -u t.py",
             ),
             (
-                "conda run --no-capture-output -n x mpirun -np 4 python t.py --lr 1",
-                JobKind::Mpi,
-                Some(4),
-                "conda run --no-capture-output -n x python t.py --lr 1",
+                "conda run --no-capture-output -n x torchrun --nproc-per-node 2 t.py",
+                JobKind::Torch,
+                Some(2),
+                "conda run --no-capture-output -n x python3 -u t.py",
             ),
             (
                 "uv run --with torch -- horovodrun -np 2 python t.py",
@@ -140,6 +118,57 @@ mod tests {
         }
         let launch = pasted("uv run python -m torch.distributed.launch --nproc_per_node=2 t.py");
         assert_eq!(launch.script, Some(4), "the local rank stands behind the script");
+    }
+
+    #[test]
+    fn mpirun_is_that_of_the_environment() {
+        for (line, conda, workdir, argv) in [
+            (
+                "conda run -n x --live-stream mpirun -np 4 python t.py --lr 1",
+                "x",
+                None,
+                "mpirun -np 4 python t.py --lr 1",
+            ),
+            ("micromamba run -p /envs/x --cwd /w mpirun -np 4 python t.py --lr 1", "/envs/x", Some("/w"), ""),
+            ("nohup conda run --name=x mpirun -np 4 --rankfile r python t.py --lr 1", "x", None, ""),
+        ] {
+            let read = pasted(line);
+            assert_eq!(read.environment.conda.as_deref(), Some(conda), "{line}");
+            assert_eq!(
+                (read.kind, read.np, read.workdir.as_deref()),
+                (JobKind::Mpi, Some(4), workdir),
+                "{line}"
+            );
+            assert_eq!(read.command, words("python t.py --lr 1"), "{line}");
+            assert_eq!(read.argv[0], "mpirun", "{line}");
+            assert!(argv.is_empty() || read.argv == words(argv), "{line}");
+            assert_eq!(read.is_delegated(), line.contains("rankfile"), "{line}");
+            assert!(
+                read.remarks.iter().any(|remark| remark.contains("is activated on each host")),
+                "{read:?}"
+            );
+        }
+        // whose environments hvtui does not activate
+        for (line, before) in [
+            ("uv run mpirun -np 2 python t.py", "uv run"),
+            ("pixi run -e gpu mpirun -np 2 -H a:2 python t.py", "pixi run -e gpu"),
+            ("poetry run mpirun -np 2 python t.py", "poetry run"),
+            ("conda run mpirun -np 2 python t.py", "conda run"),
+            ("conda run -p envs/x mpirun -np 2 python t.py", "conda run -p envs/x"),
+        ] {
+            let read = pasted(line);
+            let why = format!("{before} (its environment may have its own mpirun)");
+            assert_eq!((read.not_understood, read.np), (vec![why], Some(2)), "{line}");
+            assert_eq!(read.argv, words(line), "{line}");
+            assert_eq!(read.command, words(&format!("{before} python t.py")), "{line}");
+        }
+        let named = pasted("uv run /opt/bin/mpirun -np 2 python t.py");
+        assert_eq!((named.is_delegated(), named.argv[0].as_str()), (false, "/opt/bin/mpirun"));
+        assert_eq!(named.command, words("uv run python t.py"));
+        let asks = pasted("conda run -n x mpirun --version");
+        assert_eq!((asks.launcher, asks.environment.conda.as_deref()), (Launcher::Query, Some("x")));
+        assert_eq!(asks.command, words("mpirun --version"));
+        assert_eq!(pasted("uv run mpirun --version").argv, words("uv run mpirun --version"));
     }
 
     #[test]

@@ -90,30 +90,49 @@ pub fn ranks_option(words: &[String]) -> Option<(&str, u32)> {
 }
 
 /// `accelerate launch …` and `deepspeed …` start their ranks themselves: they are given the whole line, once.
-pub(super) fn starts_ranks(draft: &mut Draft<'_>, at: usize) -> bool {
+/// `program` says which of the two it is.
+pub(super) fn starts_ranks(draft: &mut Draft<'_>, at: usize, program: &str) {
     let words = draft.texts(at);
-    if words.first().is_some_and(|word| word.ends_with("accelerate"))
-        && words.get(1).is_none_or(|word| word != "launch")
-    {
-        return false;
-    }
-    draft.pasted.np = ranks_option(&words).map(|(_, ranks)| ranks);
     let is_script = |word: &String| Path::new(word).extension().is_some_and(|end| end == "py");
     let own = words.iter().position(is_script).map_or(&words[..], |script| &words[..script]);
-    if base(&words[0]) == "deepspeed"
-        && let Some(list) = option_value(own, "--include")
-        && draft.pasted.np.is_none()
-    {
-        include(draft, list);
+    draft.pasted.np = ranks_option(own).map(|(_, ranks)| ranks);
+    if program == "deepspeed" {
+        of_deepspeed(draft, own);
+    } else {
+        of_accelerate(draft, own);
     }
     draft.pasted.command.clone_from(&words);
-    let shown =
-        if words.len() > 1 && words[0].ends_with("accelerate") { "accelerate launch" } else { "deepspeed" };
     draft
         .pasted
         .not_understood
-        .push(format!("`{shown}` (`hvtui run --kind torch -- python …` starts its ranks itself)"));
-    true
+        .push(format!("`{program}` (`hvtui run --kind torch -- python …` starts its ranks itself)"));
+}
+
+/// The machines of `accelerate launch`: one line starts the ranks of one of them.
+fn of_accelerate(draft: &mut Draft<'_>, own: &[String]) {
+    let value = option_value(own, "--num_machines").or_else(|| option_value(own, "--num-machines"));
+    let Some(machines) = value.and_then(|value| value.parse::<u32>().ok()).filter(|count| *count > 1) else {
+        return;
+    };
+    // its processes are those of all machines
+    draft.pasted.np = draft.pasted.np.map(|np| np.div_ceil(machines));
+    draft.remark(format!(
+        "`--num_machines {machines}`: this line starts the ranks of one machine, and waits for the same line with its own \
+         `--machine_rank` on each other one."
+    ));
+}
+
+/// The hosts of deepspeed, which it reaches itself.
+fn of_deepspeed(draft: &mut Draft<'_>, own: &[String]) {
+    if let Some(list) = option_value(own, "--include")
+        && draft.pasted.np.is_none()
+    {
+        include(draft, list);
+    } else if let Some(file) = option_value(own, "--hostfile").or_else(|| option_value(own, "-H")) {
+        draft.remark(format!(
+            "deepspeed starts its ranks on the hosts of {file} by ssh itself: their GPUs are neither held nor watched for this run."
+        ));
+    }
 }
 
 /// The value of an option, behind `=` or as the next word.

@@ -16,6 +16,7 @@ use crate::domain::options::Delegated;
 use crate::domain::redaction::MASK;
 use crate::domain::run::{HostRun, JobKind, RankSpec, RunStage, Slot};
 use crate::domain::tags::TagStyle;
+use crate::launch::environment_run;
 use crate::launch::error::LaunchError;
 use crate::launch::own_line::{self, Torchrun};
 use crate::launch::paste;
@@ -162,12 +163,15 @@ fn over_nodes(plan: &mut LaunchPlan, launcher: Delegated) {
         JobKind::Mpi => {
             let called = line.iter().find(|word| paste::is_launcher(word)).or_else(|| line.first());
             let program = called.cloned().unwrap_or_default();
+            let started = environment_run::inner(&line).filter(|at| line[*at] == program);
+            let before = line.iter().take(started.unwrap_or(0)).cloned().collect();
             let mpi = MpiPlan {
                 program,
                 world: spec.world(),
                 hosts: Vec::new(),
                 interface: None,
                 options: Vec::new(),
+                before,
                 line,
             };
             // How it tags, its version tells.

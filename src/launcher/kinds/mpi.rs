@@ -61,6 +61,7 @@ impl Kind for Mpi {
             interface: (hosts.len() > 1).then(|| network(&addresses)).flatten(),
             hosts,
             options: options.mpi_args.clone(),
+            before: Vec::new(),
             line: Vec::new(),
         };
         for (number, host) in plan.hosts.iter_mut().enumerate() {

@@ -47,7 +47,15 @@ fn result_on(hosts: &[HostConfig], place: PlacementSpec, world: &World) -> Strin
 fn result_at(now: Stamp, hosts: &[HostConfig], place: PlacementSpec, world: &World) -> String {
     match gather(
         &request("true", place),
-        &ClusterView { hosts, world, here: "/", ages: true, hides_gpus: false, now },
+        &ClusterView {
+            hosts,
+            world,
+            here: "/",
+            ages: true,
+            hides_gpus: false,
+            acknowledged: &BTreeMap::new(),
+            now,
+        },
     ) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
@@ -179,7 +187,15 @@ fn a_host_that_is_up_and_never_tells_of_its_gpus_is_not_waited_for_without_end()
     assert_eq!(unnamed, "ready a0 b2", "where it is not named it is passed over");
     // who waits for GPUs is not told another text each second
     let (named, now) = (request("true", on(&["a"])), Stamp(300_000_000));
-    let view = ClusterView { hosts: &hosts, world: &world, here: "/", ages: false, hides_gpus: false, now };
+    let view = ClusterView {
+        hosts: &hosts,
+        world: &world,
+        here: "/",
+        ages: false,
+        hides_gpus: false,
+        acknowledged: &BTreeMap::new(),
+        now,
+    };
     let Gathered::Unsatisfiable(error) = gather(&named, &view) else { panic!("it is waited for") };
     assert!(error.reason.contains("for 01:00 it has not told"), "{}", error.reason);
 }

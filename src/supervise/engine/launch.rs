@@ -29,7 +29,7 @@ use crate::domain::engine::{
 use crate::domain::ids::Rank;
 use crate::domain::launcher_words;
 use crate::domain::log::Stream;
-use crate::domain::mpirun;
+use crate::domain::mpirun::{self, MpiPlan};
 use crate::domain::run::{HostRun, RankExit, signal_name};
 use crate::domain::tags::TagStyle;
 use crate::domain::text::os_text;
@@ -158,7 +158,7 @@ impl Work<'_> {
                 Prepared { program, argv: argv.clone(), env, cwd, tags: None }
             }
             Program::Mpi(plan) => {
-                let version = self.version(&plan.program, &cwd).await?;
+                let version = self.version(plan, &cwd).await?;
                 let agent = self.agent(AGENT).map_err(|error| error.to_string())?;
                 let root = rustix::process::geteuid().is_root();
                 let command =
@@ -190,12 +190,17 @@ impl Work<'_> {
     }
 
     /// What the launcher says of its version.
-    async fn version(&self, name: &str, cwd: &Path) -> Result<String, String> {
-        let program = self.find(name, cwd)?;
+    async fn version(&self, plan: &MpiPlan, cwd: &Path) -> Result<String, String> {
+        let words = plan.version_words();
+        let name = words.join(" ");
+        let program = self.find(words[0], cwd)?;
         let mut command = Command::new(&program);
         self.foreign(&mut command);
-        let asked = command.arg("--version").env_remove(RUN_SECRET).stdin(Stdio::null()).output();
-        let output = tokio::time::timeout(Duration::from_secs(20), asked).await;
+        // what is before it may make its environment first
+        let deadline = Duration::from_secs(if plan.before.is_empty() { 20 } else { 60 });
+        command.args(&words[1..]).arg("--version").current_dir(cwd);
+        let asked = command.env_remove(RUN_SECRET).stdin(Stdio::null()).output();
+        let output = tokio::time::timeout(deadline, asked).await;
         let output = output.map_err(|_| format!("'{name} --version' does not end"))?;
         let output = output.map_err(|error| format!("exec {}: {}", program.display(), os_text(&error)))?;
         Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())

@@ -176,6 +176,8 @@ pub enum Effect {
     },
     /// Try this host again now.
     Reconnect(HostId),
+    /// Up to when the events of each GPU were acknowledged: launches go by it, too.
+    Acknowledge(BTreeMap<GpuUuid, Stamp>),
     /// The answer to the question of this number.
     Answer(u64, Answer),
     /// Execute the alerts' command of the hosts file, if it names one: an alert has begun or ended.

@@ -8,7 +8,7 @@ use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::ids::GpuUuid;
 use crate::domain::time::Stamp;
 use crate::domain::world::HostState;
-use crate::tui::core::Level;
+use crate::tui::core::{Effect, Level};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::RowId;
 
@@ -22,9 +22,9 @@ pub(super) fn faults(model: &Model, state: &HostState, info: &GpuInfo, sample: &
 }
 
 /// Acknowledges what has happened to the GPU of a row, or to all of a host: it is no fault any more.
-pub(super) fn acknowledge(model: &mut Model, row: Option<&RowId>) {
-    let Some(row) = row else { return };
-    let Some(state) = model.world.hosts.get(row.host()) else { return };
+pub(super) fn acknowledge(model: &mut Model, row: Option<&RowId>) -> Vec<Effect> {
+    let Some(row) = row else { return Vec::new() };
+    let Some(state) = model.world.hosts.get(row.host()) else { return Vec::new() };
     let is_meant = |uuid: &GpuUuid| match row {
         RowId::Gpu(_, of, _) => of == uuid,
         _ => true,
@@ -41,9 +41,13 @@ pub(super) fn acknowledge(model: &mut Model, row: Option<&RowId>) {
         1 => "the events of 1 GPU are acknowledged".to_owned(),
         count => format!("the events of {count} GPUs are acknowledged"),
     };
-    for (uuid, at) in new {
-        let known = model.ui.acknowledged.entry(uuid).or_insert(at);
-        *known = at.max(*known);
-    }
+    let effect = (!new.is_empty()).then(|| {
+        for (uuid, at) in new {
+            let known = model.ui.acknowledged.entry(uuid).or_insert(at);
+            *known = at.max(*known);
+        }
+        Effect::Acknowledge(model.ui.acknowledged.clone())
+    });
     model.notice(Level::Info, text);
+    effect.into_iter().collect()
 }

@@ -36,6 +36,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::AskHosts
         | Effect::Answer(..)
         | Effect::Reconnect(_)
+        | Effect::Acknowledge(_)
         | Effect::Redraw
         | Effect::Suspend
         // on this machine alone

@@ -102,11 +102,9 @@ impl<'a> Leases<'a> {
             .map_or_else(FreeMemory::default, |entry| entry.free_memory)
     }
 
-    /// Whether a GPU has fallen off the bus and that is not acknowledged.
-    fn is_off_bus(&self, state: &HostState, gpu: &GpuInfo) -> bool {
-        self.model.is_some_and(|model| {
-            state.is_off_bus(gpu, model.moment(), |uuid| model.ui.acknowledged.get(uuid).copied())
-        })
+    /// Whether a GPU has fallen off the bus, acknowledged or not.
+    pub(super) fn is_off_bus(&self, state: &HostState, gpu: &GpuInfo) -> bool {
+        self.model.is_some_and(|model| state.is_off_bus(gpu, model.moment()))
     }
 
     /// How many CPU slots of a host are taken by live runs.

@@ -559,6 +559,7 @@ impl EventSource for Live {
             }
             Effect::AskStacks { spec, threads } => self.recorded.session().ask_stacks(&spec, threads),
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),
+            Effect::Acknowledge(until) => self.recorded.session().acknowledge(until),
             Effect::Alert(news, at) => {
                 if let Some(dropped) = self.alerts.execute(AlertObject::of(&news, at)) {
                     self.notice(Level::Warning, dropped);

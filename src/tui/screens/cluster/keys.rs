@@ -143,7 +143,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Signal => return signal_process(model),
         Action::Acknowledge => {
             let row = model.ui.cluster.cursor.on.clone();
-            faults::acknowledge(model, row.as_ref());
+            return faults::acknowledge(model, row.as_ref());
         }
         Action::Reconnect => {
             let host = model.ui.cluster.cursor.on.as_ref().map(|row| row.host().clone());

@@ -39,7 +39,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Acknowledge => {
             let row = detail.on.clone();
-            faults::acknowledge(model, row.as_ref());
+            return faults::acknowledge(model, row.as_ref());
         }
         Action::Reconnect => {
             let host = detail.on.as_ref().map(|row| row.host().clone());

@@ -243,7 +243,7 @@ fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
         let known = state.info.as_ref().and_then(|info| info.gpus.iter().find(|gpu| gpu.uuid == *uuid));
         let Some(gpu) = known else { continue };
         let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default())
-            .unless_off_bus(state.is_off_bus(gpu, model.moment(), |_| None));
+            .unless_off_bus(state.is_off_bus(gpu, model.moment()));
         if occupancy.is_free() {
             free.push(index);
         } else {

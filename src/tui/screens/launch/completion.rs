@@ -89,7 +89,7 @@ fn free_gpus(model: &Model, host: &HostId) -> Vec<u32> {
     let is_free = |gpu: &&crate::domain::gpu::GpuInfo| {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default())
-            .unless_off_bus(state.is_off_bus(gpu, model.moment(), |_| None))
+            .unless_off_bus(state.is_off_bus(gpu, model.moment()))
             .is_free()
     };
     info.gpus.iter().filter(is_free).map(|gpu| gpu.index).collect()
