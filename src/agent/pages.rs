@@ -2,7 +2,7 @@
 //! place. A page that has not changed for a while is told; what moves is not. A process that stands for much longer than
 //! its steps take is asked for its stacks, and the line of its script is told: no more of them leaves the host unasked.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
 
 use crate::clock;
@@ -16,7 +16,7 @@ use crate::domain::timing::Phase;
 use crate::procs::identity::Stat;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::stacks::{self, Asked};
-use crate::supervise::state::stream_file;
+use crate::supervise::state::{STOP, stream_file};
 
 /// The end of a page's name, behind that of the report: `rank-0.report.now`, of a process with `RANK=3` in it
 /// `rank-0.report.3.now`.
@@ -80,6 +80,8 @@ pub(super) struct Pages {
     seen: BTreeMap<Whose, Seen>,
     /// The process and the sequence of what was told last of each page.
     told: BTreeMap<Whose, (u32, u32)>,
+    /// The processes that ended by themselves while their rank went on.
+    left: BTreeSet<(Whose, u32)>,
 }
 
 /// What is known of one page.
@@ -179,6 +181,10 @@ impl Pages {
             // A Python that has ended stands nowhere, whatever its rank does after it.
             if page.pid > 0 && state_of(page.pid).is_none() {
                 self.seen.remove(&(rank, worker));
+                // one that a stop ends stood where its page says
+                if !dir.has(STOP) {
+                    self.left.insert(((rank, worker), page.pid));
+                }
                 continue;
             }
             let seen = self.seen.entry((rank, worker)).or_default();
@@ -206,7 +212,7 @@ impl Pages {
     }
 
     /// Where the processes of a rank that was stopped stood before its end, by what they wrote last, unless that was told: no client
-    /// may have followed the run then.
+    /// may have followed the run then. One that was seen to end before the stop stood nowhere: `python train.py; sleep 100`.
     pub(super) fn last(&self, dir: &RunDir, rank: Rank, exit: &RankExit) -> Vec<(Option<u32>, StalledPhase)> {
         if !exit.stopped {
             return Vec::new();
@@ -218,7 +224,8 @@ impl Pages {
             let for_us = now.0.saturating_sub(page.since);
             let standing =
                 StalledPhase { phase: page.phase, step: page.step, for_us, stopped: false, at: None };
-            (is_long && !is_told).then_some((worker, standing))
+            let has_left = self.left.contains(&((rank, worker), page.pid));
+            (is_long && !is_told && !has_left).then_some((worker, standing))
         };
         read_all(dir, |of| of == rank).into_iter().filter_map(stood).collect()
     }
@@ -344,5 +351,11 @@ mod tests {
         let of_first = last(&Pages::default(), 0, 14 * second);
         assert!(of_first.contains(&(None, Phase::Other, 58)), "{of_first:?}");
         assert!(!last(&pages, 0, 14 * second).iter().any(|(worker, ..)| worker.is_none()), "told already");
+        // one that had ended before the stop stood nowhere then; one that the stop has ended did
+        assert_eq!(last(&pages, 1, 14 * second), []);
+        std::fs::write(dir.path().join(STOP), "{}").unwrap();
+        let mut pages = Pages::default();
+        pages.look(&dir, [(Rank(1), u32::MAX)].into_iter(), HostTime(13 * second));
+        assert_eq!(last(&pages, 1, 14 * second), [(None, Phase::Wait, 57)]);
     }
 }

@@ -10,7 +10,7 @@ use super::runs_of_hosts::{Asked, ask};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::RunSpec;
-use crate::domain::run_status::{RunInventory, RunStatus};
+use crate::domain::run_status::{RunInventory, RunStatus, is_on};
 use crate::launcher::session::Session;
 use crate::record::{Error, Reader, Store};
 use crate::ssh::Prompter;
@@ -128,13 +128,17 @@ pub(crate) async fn find(
         shares.iter().find(|(_, told)| told.host == *share).map(|(here, _)| here.clone())
     };
     let mut renamed = false;
-    let mut hosts = Vec::new();
+    let (mut hosts, mut absent) = (Vec::new(), Vec::new());
     for id in spec.hosts() {
         let here = named(&id).unwrap_or_else(|| id.clone());
         renamed |= here != id;
-        let config = file.hosts.iter().find(|host| host.id == here).cloned();
-        let config = config.ok_or_else(|| unnamed(&spec, &id))?;
-        hosts.push(HostConfig { id, ..config });
+        match file.hosts.iter().find(|host| host.id == here).cloned() {
+            Some(config) => hosts.push(HostConfig { id, ..config }),
+            None => absent.push(id),
+        }
+    }
+    if !absent.is_empty() {
+        return Err(unnamed(&spec, &absent));
     }
     // the run's own names are what agents and recordings know
     let session = (!renamed).then_some(session);
@@ -167,16 +171,23 @@ pub(crate) fn hosts_of(spec: &RunSpec, file: &HostsFile) -> Result<Vec<HostConfi
         let host = spec.options.reached.iter().find(|host| host.address == id.as_str());
         host.map(super::launch::reached)
     };
-    let find = |id: HostId| {
-        let known = file.hosts.iter().find(|host| host.id == id).cloned();
-        known.or_else(|| reached(&id)).ok_or_else(|| unnamed(spec, &id))
+    let find = |id: &HostId| {
+        let known = file.hosts.iter().find(|host| host.id == *id).cloned();
+        known.or_else(|| reached(id))
     };
-    spec.hosts().into_iter().map(find).collect()
+    let (mut hosts, mut absent) = (Vec::new(), Vec::new());
+    for id in spec.hosts() {
+        match find(&id) {
+            Some(host) => hosts.push(host),
+            None => absent.push(id),
+        }
+    }
+    if absent.is_empty() { Ok(hosts) } else { Err(unnamed(spec, &absent)) }
 }
 
-fn unnamed(spec: &RunSpec, host: &HostId) -> Failure {
-    let text = format!("run {} is on host {host}, which the hosts file does not name", spec.id.short());
-    Failure::usage(format!("{text}: give the hosts file of the launch by --hosts"))
+fn unnamed(spec: &RunSpec, hosts: &[HostId]) -> Failure {
+    let why = "which the hosts file does not name: give the hosts file of the launch by --hosts";
+    Failure::usage(is_on(spec, hosts, why))
 }
 
 /// The run of those that the hosts know that `text` means: by id, else by name, living ones first.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::doctor::names;
 use super::ids::{HostId, Rank, RunId};
 use super::outcome::RunOutcome;
 use super::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
@@ -179,6 +180,13 @@ impl RunInventory {
         })
     }
 
+    /// For how many seconds a run has been over: since something of it was written last on one of its hosts. `None` where anything of
+    /// it lives, where a host of it was not heard, and where one does not tell that.
+    pub fn over_for_s(&self, spec: &RunSpec) -> Option<u64> {
+        let shares = self.shares.get(&spec.id).filter(|_| self.status(spec, None) == RunStatus::Ended)?;
+        shares.values().map(|share| share.quiet_s).collect::<Option<Vec<u64>>>()?.into_iter().min()
+    }
+
     /// How a run stands.
     pub fn status(&self, spec: &RunSpec, outcome: Option<&RunOutcome>) -> RunStatus {
         if self.is_live(&spec.id) {
@@ -239,6 +247,13 @@ pub fn nothing_there(spec: &RunSpec, host: &HostId) -> String {
          left was deleted; what became of its ranks is not known",
         ranges(ranks)
     )
+}
+
+/// That a run is on hosts that can't be asked, and why: `run 7QK2 is on hosts a, b, which the hosts file does not name`; few of many.
+pub fn is_on(spec: &RunSpec, hosts: &[HostId], why: &str) -> String {
+    let host = if hosts.len() == 1 { "host" } else { "hosts" };
+    let all: Vec<&HostId> = hosts.iter().collect();
+    format!("run {} is on {host} {}, {why}", spec.id.short(), names(&all))
 }
 
 /// The hosts on which a run takes CPU slots; under Slurm these are not hvtui's.
@@ -396,6 +411,17 @@ mod tests {
         assert_eq!(few, [words("d", "slots 0-1, 3 are"), words("a", "slot 0 is")]);
         let many = SharedSlots::lines(&spec, vec![of("a", &[0]), of("c", &[2]), last, of("b", &[0])]);
         assert_eq!(many, ["CPU slots in use by other runs, too: d:0-1,3 b:0 c:2 a:0"]);
+    }
+
+    #[test]
+    fn all_hosts_of_a_run_that_can_not_be_asked_are_named_and_of_many_some() {
+        let spec = spec();
+        let run = spec.id.short();
+        let hosts: Vec<HostId> = (0..64).map(|at| HostId::from(format!("node{at:03}").as_str())).collect();
+        assert_eq!(is_on(&spec, &hosts[..1], "so"), format!("run {run} is on host node000, so"));
+        assert_eq!(is_on(&spec, &hosts[..2], "so"), format!("run {run} is on hosts node000, node001, so"));
+        let many = is_on(&spec, &hosts, "so");
+        assert!(many.contains("node003") && many.ends_with(" more, so") && many.len() < 100, "{many}");
     }
 
     #[test]

@@ -320,10 +320,18 @@ impl Session {
         for host in spec.hosts() {
             let from = resume_point.wanted(spec, &host);
             let steps_by = resume_point.steps_by(spec, &host);
-            let follow = Follow { from, steps_by, once, hurry: false, ..plan::follow(spec, &host) };
+            // where it may be started again, what is read of the next attempt goes on behind this one
+            let attempt = (!once && spec.options.max_restarts > 0).then_some(0);
+            let follow = Follow { from, steps_by, once, attempt, hurry: false, ..plan::follow(spec, &host) };
             self.cluster.send(&host, ToAgent::Follow(follow));
         }
         self.known.insert(spec.id.clone(), resume_point);
+    }
+
+    /// Goes on reading a run on a host that has started it again since [`Output::Gone`] came.
+    pub fn read_on(&mut self, spec: &RunSpec, host: &HostId) {
+        let follow = Follow { attempt: Some(1), hurry: false, ..plan::follow(spec, host) };
+        self.cluster.send(host, ToAgent::Follow(follow));
     }
 
     /// Asks every host for the runs that it knows; [`Output::Found`] comes from each that is or gets connected.

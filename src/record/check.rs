@@ -140,7 +140,7 @@ impl Check {
 
 impl FileCheck {
     /// Whether there is no chunk in it, good or bad. One that is cut may hold the beginning of one.
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         let may_be = matches!(
             self.state,
             FileState::Whole

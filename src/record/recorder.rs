@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::budget::{self, Budget};
+use super::check;
 use super::error::Error;
 use super::format::CHUNK_SPAN_US;
 use super::keeper::Keeper;
 use super::queue::{Queue, Taken};
-use super::reader;
 use super::segments::{self, Lock};
 use super::writer::{Totals, Writer};
 use crate::clock;
@@ -281,15 +281,14 @@ impl Shared {
         opened: Result<Opened<W, L>, Error>,
         close: impl FnOnce(W) -> io::Result<()>,
     ) {
-        let (mut writer, mut budget, (first, is_first), _held) = match opened {
+        let (mut writer, mut budget, (first, file), _held) = match opened {
             Ok(Opened { writer, bytes, budget, first, path, lock }) => {
                 self.progress().opened = true;
-                let is_first = first == path;
-                (Some(writer), (budget, bytes), (first, is_first), Some(lock))
+                (Some(writer), (budget, bytes), (first, path), Some(lock))
             }
             Err(error) => {
                 self.progress().error = Some(error.to_string());
-                (None, (Budget::new(0), Arc::default()), (PathBuf::new(), true), None)
+                (None, (Budget::new(0), Arc::default()), (PathBuf::new(), PathBuf::new()), None)
             }
         };
         let (mut keeper, mut patience): (Option<Keeper>, _) = (None, Patience::default());
@@ -316,6 +315,7 @@ impl Shared {
             }
             if let (Ok(()), Some(keeper)) = (&result, &mut keeper) {
                 // in one that is continued the numbers go on from what was there
+                let is_first = first == file;
                 let all =
                     if is_first { open.totals().envelopes } else { open.last_seq().unwrap_or_default() };
                 keeper.wrote(all);
@@ -328,7 +328,7 @@ impl Shared {
                 progress.error = Some(error.to_string());
                 drop(progress);
                 writer = None;
-                remove_if_empty(&first);
+                remove_if_empty(&first, &file);
             }
         }
         let Some(writer) = writer else { return };
@@ -338,7 +338,7 @@ impl Shared {
         });
         if let Err(error) = closed {
             self.progress().error = Some(error.to_string());
-            remove_if_empty(&first);
+            remove_if_empty(&first, &file);
         }
         if let Some(keeper) = keeper {
             keeper.close();
@@ -408,10 +408,10 @@ impl Opened<BufWriter<File>, Lock> {
         let before = segments::of(lock.first()).iter().map(size).sum();
         let (path, file) = lock.next()?;
         let first = lock.first().to_owned();
-        match Self::new(path, BufWriter::new(file), before, lock) {
+        match Self::new(path.clone(), BufWriter::new(file), before, lock) {
             Ok(opened) => Ok(Self { first, ..opened }),
             Err(error) => {
-                remove_if_empty(&first);
+                remove_if_empty(&first, &path);
                 Err(error)
             }
         }
@@ -444,19 +444,16 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
-/// Removes what a full disk has left of a recording in which there is nothing: it would be taken for the newest one.
-fn remove_if_empty(first: &Path) {
-    // one that is larger holds something, and one that was continued holds what another client has recorded
-    let is_alone = segments::of(first).len() == 1;
-    let is_small = std::fs::metadata(first).is_ok_and(|about| about.len() <= MOST_EMPTY);
-    let is_empty = || match reader::summarize(first) {
-        Err(Error::NotARecording(_)) => true,
-        Err(Error::Chunk { reason, .. }) => reason == reader::NO_CHUNK,
-        _ => false,
-    };
-    if is_alone && is_small && is_empty() {
+/// Removes a file that a full disk has left without an event: a first one would be taken for the newest recording, one behind others
+/// for a bad end of theirs, which stay.
+fn remove_if_empty(first: &Path, file: &Path) {
+    // what stands behind it would not be found any more
+    let is_last = segments::of(first).last().is_some_and(|last| last == file);
+    // one that is larger holds something
+    let is_small = std::fs::metadata(file).is_ok_and(|about| about.len() <= MOST_EMPTY);
+    if is_last && is_small && check::file(file, false).is_empty() {
         // what can't be removed is left out by who looks for a run
-        let _ = std::fs::remove_file(first);
+        let _ = std::fs::remove_file(file);
     }
 }
 
@@ -537,7 +534,7 @@ mod tests {
         let path = folder.path().join("run.mcap");
         for left in [&b""[..], mcap::MAGIC, &mcap::MAGIC[..3]] {
             std::fs::write(&path, left).unwrap();
-            remove_if_empty(&path);
+            remove_if_empty(&path, &path);
             assert!(!path.exists(), "{left:?}");
         }
         let recorder = Recorder::start(path.clone(), || ()).unwrap();
@@ -548,12 +545,28 @@ mod tests {
             event: Event::Gap { what: "log".into(), dropped: 1 },
         });
         recorder.finish().unwrap();
-        remove_if_empty(&path);
+        remove_if_empty(&path, &path);
         assert!(path.exists());
+        // of a client that went on with it nothing came to the disk but the beginning of its file
         let next = folder.path().join("run.2.mcap");
+        let begun = Writer::new(Vec::new()).unwrap();
+        let begun = begun.finish().map(|(bytes, _)| bytes).unwrap();
+        for left in [&b""[..], mcap::MAGIC, &begun] {
+            std::fs::write(&next, left).unwrap();
+            remove_if_empty(&path, &next);
+            assert!(!next.exists() && path.exists(), "{left:?}");
+        }
+        let damaged = std::fs::read(&path).unwrap();
+        let at = damaged.windows(4).position(|bytes| bytes == b"zstd").unwrap();
+        let damaged: Vec<u8> =
+            damaged.iter().enumerate().map(|(i, byte)| if i == at + 20 { !byte } else { *byte }).collect();
+        std::fs::write(&next, damaged).unwrap();
+        remove_if_empty(&path, &next);
+        assert!(next.exists(), "what is damaged is no empty one");
+        std::fs::remove_file(&next).unwrap();
         std::fs::rename(&path, &next).unwrap();
         std::fs::write(&path, b"").unwrap();
-        remove_if_empty(&path);
+        remove_if_empty(&path, &path);
         assert!(path.exists() && next.exists(), "its second file is found by its first one");
     }
 

@@ -100,6 +100,31 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
 }
 
 #[test]
+fn a_later_file_in_which_nothing_is_recorded_is_no_fault() {
+    let person = Person::new(1);
+    let path = ended(&person, "digits");
+    let next = path.with_file_name("run.2.mcap");
+    let whole = std::fs::read(&path).unwrap();
+    let head = chunks(&whole)[0];
+    for left in [0, 5, head] {
+        std::fs::write(&next, &whole[..left]).unwrap();
+        let (code, text) = check(&person, &[]);
+        assert!(
+            code == 0 && text.contains("run.2.mcap") && text.contains("empty; "),
+            "{left}: {code} {text}"
+        );
+        assert!(text.ends_with("1 recording, 2 files: 1 whole, 1 empty\n"), "{left}: {text}");
+        let report = person.run(&["report", "last"]);
+        assert!(report.status.success(), "{left}: {}", said(&report));
+    }
+    // the beginning of a chunk may be the beginning of something
+    std::fs::write(&next, &whole[..head + 30]).unwrap();
+    assert_eq!(check(&person, &[]).0, 65);
+    let (code, text) = check(&person, &["--repair"]);
+    assert_eq!((code, check(&person, &[]).0), (0, 0), "{text}");
+}
+
+#[test]
 fn a_damaged_recording_is_kept_beside_its_repaired_copy_and_the_loss_is_told() {
     let person = Person::new(1);
     let path = ended(&person, "digits");

@@ -110,6 +110,8 @@ fn a_key_of_the_screens_before_a_replay_says_that_it_does_nothing_there() {
     assert_eq!(said(&story).as_deref(), Some("a replay always shows its timeline"));
     assert_eq!(press(&mut story, "R"), []);
     assert_eq!(said(&story).as_deref(), Some("R does nothing in a replay: ? shows its keys"));
+    assert_eq!(press(&mut story, "D"), []);
+    assert!(said(&story).unwrap().ends_with("X compares"), "{:?}", said(&story));
     // a launch leaves the replay, for it plans for the hosts as they are now
     let effects = press(&mut story, "a");
     assert!(effects.contains(&Effect::CloseReplay), "{effects:?}");

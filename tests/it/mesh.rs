@@ -129,3 +129,24 @@ fn a_login_that_does_not_work_is_named() {
     let named = client.run(&["hosts", "mesh", "--yes"]);
     assert!(named.code == 77 && named.err.contains("writable by others"), "{named:?}");
 }
+
+#[test]
+fn a_host_that_is_down_keeps_no_other_from_being_cleared() {
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
+    let client = Client::new(&cluster);
+    let hosts = ["n1", "n2", "n3"];
+    let before = hosts.map(|host| files(&cluster, host));
+    assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
+    let with = files(&cluster, "n3");
+    cluster.change("stop", "n3");
+    let taken = client.run(&["hosts", "mesh", "--remove", "--yes"]);
+    assert_eq!(taken.code, 69, "{taken:?}");
+    assert!(taken.out.contains("is taken out on n1, n2"), "{taken:?}");
+    assert!(taken.err.contains("n3: ") && taken.err.contains("hvtui hosts mesh --remove n3"), "{taken:?}");
+    assert_eq!([files(&cluster, "n1"), files(&cluster, "n2")], [before[0].clone(), before[1].clone()]);
+    cluster.change("start", "n3");
+    assert_eq!(files(&cluster, "n3"), with);
+    let rest = client.run(&["hosts", "mesh", "--remove", "--yes", "n3"]);
+    assert!(rest.code == 0 && rest.out.contains("is taken out on n3"), "{rest:?}");
+    assert_eq!(files(&cluster, "n3"), before[2]);
+}

@@ -149,6 +149,35 @@ const ENDS_SLOWLY: &str = r#"
     while :; do sleep 0.1; done"#;
 
 #[test]
+fn logs_that_are_followed_go_on_with_the_next_attempt() {
+    let Some(cluster) = two() else { return };
+    let (client, stranger) = (Client::new(cluster), Client::new(cluster));
+    let spawn = |client: &Client<'_>, words: &[&str]| {
+        let file = |name: &str| fs::File::create(client.path(name)).expect("a file");
+        let mut command = client.hvtui(words);
+        command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().expect("hvtui")
+    };
+    let said = |client: &Client<'_>, name: &str| fs::read_to_string(client.path(name)).unwrap_or_default();
+    let words = ["run", "-np", "2", "--max-restarts", "1", "--", "sh", "-c", ENDS_SLOWLY];
+    let mut running = spawn(&client, &words);
+    until("both ranks", || said(&client, "out").matches("begun 0.").count() == 2);
+    let run = id(&only_run(&client));
+    let mut following = spawn(&stranger, &["logs", "-f", &run]);
+    until("the lines so far", || said(&stranger, "out").matches("begun 0.").count() == 2);
+    let go = format!("/tmp/hvtui-go-{run}");
+    fs::write(&go, "").expect("a file");
+    assert_eq!(end_of(&mut running).code(), Some(0), "{}", said(&client, "err"));
+    assert_eq!(end_of(&mut following).code(), Some(0), "{}", said(&stranger, "err"));
+    let lines = said(&stranger, "out");
+    for line in ["[0] begun 0.", "[1] begun 0.", "[0] begun 1.", "[1] begun 1."] {
+        assert_eq!(lines.matches(line).count(), 1, "{line} in {lines}");
+    }
+    assert!(said(&stranger, "err").contains("was started again on n1"), "{}", said(&stranger, "err"));
+    fs::remove_file(go).expect("the file");
+    left::assert_nothing_on_two(cluster, &run);
+}
+
+#[test]
 fn a_client_that_is_attached_takes_no_attempt_away() {
     let Some(cluster) = two() else { return };
     let (client, stranger) = (Client::new(cluster), Client::new(cluster));

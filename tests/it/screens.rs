@@ -1094,6 +1094,9 @@ fn what_is_wrong_with_the_hosts() {
         story.send(Msg::Key(Key::plain(KeyCode::Right)));
     }
     shoot_now("doctor-many", &mut story, &[(80, 24), (200, 50)], COLOR);
+    story.send(Msg::Resize(80, 24));
+    let shown = text(&story.model, ASCII);
+    assert!(shown.contains(" right 23 more hosts"), "an arrow would be a key: {shown}");
     assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(Look { number: 2, .. })]));
 }
 
@@ -1108,6 +1111,16 @@ fn many_hosts_of_the_doctor_have_what_tells_their_names_apart_above_their_column
     let shown = text(&story.model, COLOR);
     let lines: Vec<&str> = shown.lines().collect();
     assert_eq!(lines[2], "  CHECK   gpu-01 02 03 04 05 06 07 08", "{shown}");
+    // a check that has judged nothing on any host is counted as `hvtui doctor` counts it
+    let mut matrix = checked(&eight);
+    for verdict in matrix.rows[3].verdicts.values_mut() {
+        *verdict = Verdict::unknown("no Python");
+    }
+    press(&mut story, "R");
+    story.send(Msg::HostsChecked(2, Box::new(matrix.clone()), false));
+    assert!(text(&story.model, COLOR).contains(" 8 hosts, 4 checks "), "not all have told");
+    story.send(Msg::HostsChecked(2, Box::new(matrix), true));
+    assert!(text(&story.model, COLOR).contains(" 8 hosts, 3 of 4 checks "));
     assert!(lines[3].starts_with("▌ ssh         ✔  ✖  ✔  ✔ "), "{shown}");
     // also of few ones, where the whole names are long
     let mut story = Story::new(&["gpu-01"]);

@@ -166,6 +166,11 @@ impl Recording {
             for file in &mut files {
                 file.mark_empty(first);
             }
+        } else {
+            let behind = files.iter_mut().zip(&check.files).skip(1);
+            for (file, _) in behind.filter(|(_, told)| is_begun_only(told)) {
+                file.mark_begun_only();
+            }
         }
         let lost = check.losses.iter().map(|loss| {
             let name = files.get(loss.file).map(|file| file.name.clone()).unwrap_or_default();
@@ -245,6 +250,15 @@ impl File {
         self.words = check::nothing(first);
         (self.state, self.is_good) = (state(&FileState::Empty), false);
     }
+
+    /// Nothing is in it, and the files before it are a recording: its client recorded nothing, so nothing is missing.
+    fn mark_begun_only(&mut self) {
+        if !self.repaired {
+            let why = "its client could write no event (a full disk), or was killed before the first one";
+            self.words = format!("empty; {why}; nothing else is missing by it");
+        }
+        (self.state, self.is_good) = (state(&FileState::Empty), self.error.is_none());
+    }
 }
 
 impl Fault {
@@ -279,6 +293,11 @@ impl Lost {
             file,
         }
     }
+}
+
+/// Whether a file is no more than the beginning of one. One that is cut may hold the beginning of a chunk.
+fn is_begun_only(file: &FileCheck) -> bool {
+    file.is_empty() && matches!(file.state, FileState::Empty | FileState::NotClosed)
 }
 
 fn name(path: &Path) -> String {

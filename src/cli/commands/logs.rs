@@ -24,13 +24,13 @@ use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
-use crate::domain::ids::{HostId, Rank};
+use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
 use crate::domain::log_text;
 use crate::domain::log_text::carried::Carried;
 use crate::domain::resume_point::ResumePoint;
 use crate::domain::run::{Placement, RankExit, RefusalClass, RunSpec};
-use crate::domain::run_status::nothing_there;
+use crate::domain::run_status::{HostRunStatus, nothing_there};
 use crate::domain::text::about;
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::LoggedLine;
@@ -155,6 +155,65 @@ impl Past {
     }
 }
 
+/// So long the next attempt of a run that may be started again is waited for, microseconds: its launch takes its time.
+const AGAIN_US: u64 = 30_000_000;
+
+/// The hosts where the ranks of a run have ended which the client that launched it may start again (`--max-restarts`).
+#[derive(Debug, Default)]
+struct Again {
+    /// How many further attempts there may be beyond those that are known.
+    most: u32,
+    /// How often each host has begun again.
+    begun: BTreeMap<HostId, u32>,
+    /// Hosts that may begin again.
+    hosts: BTreeSet<HostId>,
+    /// Since when no host is followed any more.
+    since: Option<HostTime>,
+}
+
+impl Again {
+    /// `attempt`: the newest that is known, from 0; without `follow` none is waited for.
+    fn new(spec: &RunSpec, attempt: Option<u32>, follow: bool) -> Self {
+        let most = spec.options.max_restarts.saturating_sub(attempt.unwrap_or_default());
+        Self { most: if follow { most } else { 0 }, ..Self::default() }
+    }
+
+    /// Hosts to ask whether it was started again there: all, where a rank has failed by itself and attempts are left, else those that are
+    /// behind the others.
+    fn asked(&self, ends: &BTreeMap<Rank, RankExit>) -> Vec<HostId> {
+        let newest = self.begun.values().copied().max().unwrap_or_default();
+        let has_failed = ends.values().any(|exit| !exit.stopped && exit.shell_code() != 0);
+        let may_be = has_failed && newest < self.most;
+        let is_behind = |host: &&HostId| self.begun.get(*host).copied().unwrap_or_default() < newest;
+        self.hosts.iter().filter(|host| may_be || is_behind(host)).cloned().collect()
+    }
+
+    /// Whether it is waited for now that no host is followed.
+    fn is_awaited(&mut self, ends: &BTreeMap<Rank, RankExit>, now: HostTime) -> bool {
+        let since = self.since.get_or_insert(now).0;
+        !self.asked(ends).is_empty() && now.0.saturating_sub(since) < AGAIN_US
+    }
+
+    /// Takes in what a host tells of its runs; whether this one was started again there: something of it lives, or a rank has ended
+    /// once more.
+    fn is_back(
+        &mut self,
+        (host, shares): (&HostId, &[HostRunStatus]),
+        run: &RunId,
+        ends: &BTreeMap<Rank, RankExit>,
+    ) -> bool {
+        let is_new = |(rank, exit): (&Rank, &RankExit)| ends.get(rank).is_some_and(|known| known.t < exit.t);
+        let is_again = |share: &HostRunStatus| share.live || share.exits.iter().any(is_new);
+        let mut ours = shares.iter().filter(|share| share.run == *run && share.host == *host);
+        let is_back = ours.any(is_again) && self.hosts.remove(host);
+        if is_back {
+            *self.begun.entry(host.clone()).or_default() += 1;
+            self.since = None;
+        }
+        is_back
+    }
+}
+
 /// Whether a link that is lost is made again without a person.
 fn is_tried_again(state: &LinkState) -> bool {
     !matches!(state, LinkState::Refused { .. } | LinkState::Down { retry_at: None, .. })
@@ -176,11 +235,12 @@ async fn stream(
     let (spec, follow) = (&found.spec, printer.args.follow);
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
     let (mut failed, mut ends) = (None, BTreeMap::new());
+    let mut again = Again::new(spec, resume_point.attempt, follow);
     session.read(spec, resume_point, !follow);
     let mut past = Past::new(session, &due);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !due.is_empty() {
+    while !due.is_empty() || again.is_awaited(&ends, clock::host_now()) {
         if output::closed().is_some() || output::reader_is_gone() {
             return Ok(ExitCode::SUCCESS);
         }
@@ -196,7 +256,10 @@ async fn stream(
                 printer.release(&|line| printed_at(session, spec, line))?;
                 continue;
             }
-            _ = look.tick() => continue,
+            _ = look.tick() => {
+                session.list_live_runs(&again.asked(&ends));
+                continue;
+            }
         };
         match next {
             Output::Event(envelope) => match (&envelope.origin, &envelope.event) {
@@ -241,6 +304,18 @@ async fn stream(
             Output::Gone(run, host) if run == spec.id => {
                 due.remove(&host);
                 printer.forget(spec, &host);
+                again.hosts.insert(host);
+                if due.is_empty() && again.is_awaited(&ends, clock::host_now()) {
+                    printer.note(&awaited(&spec.id));
+                }
+            }
+            Output::Found { host, shares, .. }
+                if again.is_back((&host, shares.as_slice()), &spec.id, &ends) =>
+            {
+                ends.retain(|rank, _| !spec.placements.iter().any(|at| at.rank == *rank && at.host == host));
+                printer.note(&format!("run {} was started again on {host}", spec.id.short()));
+                session.read_on(spec, &host);
+                due.insert(host);
             }
             Output::Refused(Refused { run, host, reason, class, .. }) if run == spec.id => {
                 let is_unknown = class == RefusalClass::Unknown;
@@ -257,6 +332,12 @@ async fn stream(
         printer.note(&words);
     }
     Ok(failed.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// That a run which has failed may go on.
+fn awaited(run: &RunId) -> String {
+    let (run, seconds) = (run.short(), AGAIN_US / 1_000_000);
+    format!("run {run}: a rank has failed; its next attempt (--max-restarts) is waited for {seconds} s")
 }
 
 /// Why nothing more comes of a run whose ranks ended while they were followed; nothing where they ended well.
@@ -477,7 +558,55 @@ impl<'a> Printer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::fixtures::{placement, rank_exit, run_spec};
+    use crate::domain::fixtures::{host_run_status, placement, rank_exit, run_spec};
+
+    #[test]
+    fn a_run_that_may_be_started_again_is_waited_for_on_each_host_and_one_that_may_not_is_not() {
+        let mut spec = run_spec(vec![placement(0, "a", 0), placement(1, "b", 0)]);
+        spec.options.max_restarts = 2;
+        let (a, b) = (HostId::from("a"), HostId::from("b"));
+        let failed = BTreeMap::from([(Rank(0), rank_exit(3))]);
+        let ended = BTreeMap::from([(Rank(0), rank_exit(0))]);
+        let stopped = BTreeMap::from([(Rank(0), RankExit { stopped: true, ..rank_exit(143) })]);
+        let rests = |attempt, follow| {
+            let mut again = Again::new(&spec, attempt, follow);
+            again.hosts.extend([a.clone(), b.clone()]);
+            again
+        };
+        for (attempt, follow, ends, wanted) in [
+            (None, true, &failed, true),
+            (Some(1), true, &failed, true),
+            (Some(2), true, &failed, false),
+            (None, false, &failed, false),
+            (None, true, &ended, false),
+            (None, true, &stopped, false),
+        ] {
+            let is_awaited = rests(attempt, follow).is_awaited(ends, HostTime(5));
+            assert_eq!(is_awaited, wanted, "{attempt:?} {follow} {ends:?}");
+        }
+        let mut again = rests(Some(1), true);
+        assert!(again.is_awaited(&failed, HostTime(5)));
+        assert!(!again.is_awaited(&failed, HostTime(5 + AGAIN_US)), "nothing has come");
+        let share = |host: &HostId, live| {
+            vec![HostRunStatus { run: spec.id.clone(), host: host.clone(), ..host_run_status(live) }]
+        };
+        assert_eq!(again.asked(&failed), [a.clone(), b.clone()]);
+        let is_back = |again: &mut Again, host: &HostId, shares: &[HostRunStatus]| {
+            again.is_back((host, shares), &spec.id, &failed)
+        };
+        assert!(!is_back(&mut again, &a, &share(&a, false)) && !is_back(&mut again, &a, &share(&b, true)));
+        assert!(is_back(&mut again, &a, &share(&a, true)), "it lives again");
+        assert!(!is_back(&mut again, &a, &share(&a, true)), "it is followed by now");
+        assert_eq!(again.asked(&ended), [b.clone()], "the other host may be behind");
+        let mut told = share(&b, false);
+        told[0].exits = failed.clone();
+        assert!(!is_back(&mut again, &b, &told), "that is known");
+        told[0].exits.insert(Rank(0), RankExit { t: HostTime(9), ..rank_exit(0) });
+        assert!(is_back(&mut again, &b, &told), "it has ended once more");
+        assert!(again.asked(&ended).is_empty());
+        again.hosts.insert(a);
+        assert!(!again.is_awaited(&failed, HostTime(5)), "that was the last attempt");
+    }
 
     #[test]
     fn a_run_that_was_stopped_or_failed_is_told_at_the_end_and_one_that_ended_well_is_not() {

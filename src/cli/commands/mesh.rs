@@ -48,16 +48,15 @@ pub struct Asked<'a> {
     pub yes: bool,
 }
 
-/// Sets up or takes out; exits with 69 or 77 where a login does not work.
+/// Sets up or takes out; exits with 69 or 77 where a login does not work, or a host keeps what was to be taken out.
 pub fn run(asked: &Asked<'_>, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let hosts = choose(asked, file)?;
     runtime::block_on(async {
-        let begun = Hosts::begin(&hosts, paths).await;
-        let (mut hosts, ids) =
-            begun.map_err(|failure| if asked.remove { stays(&failure) } else { failure })?;
         if asked.remove {
-            return hosts.remove(&ids, asked.yes).await;
+            return Hosts::reach(&hosts, paths).await?.remove(asked.yes).await;
         }
+        let mut hosts = Hosts::connect(&hosts, paths).await?;
+        let ids = hosts.meshes().await?;
         let id = match ids.keys().collect::<Vec<_>>().as_slice() {
             [] => new_id()?,
             [id] => (*id).clone(),
@@ -74,10 +73,20 @@ pub fn run(asked: &Asked<'_>, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     })
 }
 
-/// A host that is not reached keeps all others back: what that means for a removal, and what helps.
-fn stays(failure: &Failure) -> Failure {
-    let remedy = "nothing is taken out on any host: name those that are up, hvtui hosts mesh --remove HOST..";
-    Failure::new(failure.code, format!("{}\n{remedy}", failure.message))
+/// Hosts on which something was to be taken out and was not, each with why.
+type LeftOut = BTreeMap<HostId, (Code, String)>;
+
+/// What was not taken out where, and the command that does it later; `None` where nothing is left.
+fn left(hosts: &LeftOut) -> Option<Failure> {
+    let code = hosts.values().map(|(code, _)| *code).max_by_key(|code| code.number())?;
+    let mut lines: Vec<String> = hosts.iter().map(|(host, (_, reason))| about(host, reason)).collect();
+    let names = |between: &str| hosts.keys().map(HostId::as_str).collect::<Vec<_>>().join(between);
+    lines.push(format!(
+        "not taken out on {}; once that can be done: hvtui hosts mesh --remove {}",
+        names(", "),
+        names(" ")
+    ));
+    Some(Failure::new(code, lines.join("\n")))
 }
 
 fn choose(asked: &Asked<'_>, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {
@@ -116,17 +125,24 @@ struct Hosts {
     cluster: Cluster,
     ids: Vec<HostId>,
     members: Vec<Member>,
+    /// Where a host fails, the others go on and it is noted here; `None`: it fails all of them, for half a mesh is none.
+    left_out: Option<LeftOut>,
 }
 
 impl Hosts {
-    /// Connects to all of them, and learns which meshes there are, each with its public key where a host has it.
-    async fn begin(
-        hosts: &[HostConfig],
-        paths: &Paths,
-    ) -> Result<(Self, BTreeMap<String, Option<String>>), Failure> {
-        let mut this = Self::connect(hosts, paths).await?;
-        let ids = this.meshes().await?;
-        Ok((this, ids))
+    /// Connects to those that can be reached, to take out what they have.
+    async fn reach(hosts: &[HostConfig], paths: &Paths) -> Result<Self, Failure> {
+        let prompter = ask::person();
+        let reached = connect::targets(hosts, &paths.home).await.into_iter();
+        let reached =
+            reached.map(|(host, target)| (host, target.map(|target| target.with_prompter(&prompter))));
+        let entries = connect::entries(hosts, reached.collect(), Some(Duration::from_secs(1)))?;
+        let ids = hosts.iter().map(|host| host.id.clone()).collect();
+        let left_out = Some(LeftOut::new());
+        let mut this = Self { cluster: Cluster::connect(entries), ids, members: Vec::new(), left_out };
+        // an agent is asked once it is there
+        this.facts().await?;
+        Ok(this)
     }
 
     /// Connects to all of them, and learns what the mesh needs to know.
@@ -139,7 +155,7 @@ impl Hosts {
         let reached = reached.into_iter().map(|(host, target)| (host, Ok(target))).collect();
         let entries = connect::entries(hosts, reached, Some(Duration::from_secs(1)))?;
         let ids: Vec<HostId> = hosts.iter().map(|host| host.id.clone()).collect();
-        let mut this = Self { cluster: Cluster::connect(entries), ids, members: Vec::new() };
+        let mut this = Self { cluster: Cluster::connect(entries), ids, members: Vec::new(), left_out: None };
         let facts = this.facts().await?;
         let keys = try_join_all(targets.iter().map(ssh::known_key)).await?;
         for ((host, target), key) in hosts.iter().zip(&targets).zip(&keys) {
@@ -160,21 +176,27 @@ impl Hosts {
         .await
     }
 
-    /// Waits for one thing of each host. A host whose link fails ends the wait: half a mesh is none.
+    /// Waits for one thing of each host. A host whose link fails ends the wait, or is left out.
     async fn collect<T>(
         &mut self,
         mut due: BTreeSet<HostId>,
         patience: Duration,
         mut take: impl FnMut(Incoming) -> Option<T>,
     ) -> Result<BTreeMap<HostId, T>, Failure> {
-        let mut got = BTreeMap::new();
+        let (mut got, mut failed) = (BTreeMap::new(), LeftOut::new());
+        let goes_on = self.left_out.is_some();
         let work = async {
             while !due.is_empty() {
                 let Some(item) = self.cluster.next().await else { break };
                 if let Incoming::Event(_, Event::LinkChanged { state }) = &item.incoming
                     && let Some((code, reason)) = fault(state)
                 {
-                    return Err(Failure::new(code, about(&item.host, &reason)));
+                    if !goes_on {
+                        return Err(Failure::new(code, about(&item.host, &reason)));
+                    }
+                    if due.remove(&item.host) {
+                        failed.insert(item.host.clone(), (code, reason));
+                    }
                 }
                 if let Some(thing) = take(item.incoming)
                     && due.remove(&item.host)
@@ -184,12 +206,30 @@ impl Hosts {
             }
             Ok(())
         };
-        if let Ok(done) = time::timeout(patience, work).await {
+        let done = time::timeout(patience, work).await;
+        let seconds = patience.as_secs();
+        if goes_on {
+            let silent = |host| (host, (Code::Unreachable, format!("no answer within {seconds} s")));
+            failed.extend(due.into_iter().map(silent));
+            for (host, (code, reason)) in failed {
+                self.leave_out(host, code, reason);
+            }
+            return Ok(got);
+        }
+        if let Ok(done) = done {
             return done.map(|()| got);
         }
         let silent: Vec<&str> = due.iter().map(HostId::as_str).collect();
-        let text = format!("no answer within {} s of {}", patience.as_secs(), silent.join(", "));
+        let text = format!("no answer within {seconds} s of {}", silent.join(", "));
         Err(Failure::new(Code::Unreachable, text))
+    }
+
+    /// Goes on without a host; `false` where all of them are needed.
+    fn leave_out(&mut self, host: HostId, code: Code, reason: String) -> bool {
+        let Some(left_out) = &mut self.left_out else { return false };
+        self.ids.retain(|id| *id != host);
+        left_out.insert(host, (code, reason));
+        true
     }
 
     async fn ask(
@@ -219,6 +259,9 @@ impl Hosts {
         for (host, told) in self.ask(asks, PATIENCE).await? {
             let MeshTold::Seen(seen) = told else { continue };
             if let Some(problem) = seen.problem {
+                if self.leave_out(host.clone(), Code::Permission, problem.clone()) {
+                    continue;
+                }
                 return Err(Failure::new(Code::Permission, format!("{host}: {problem}")));
             }
             for found in seen.meshes {
@@ -229,13 +272,18 @@ impl Hosts {
         Ok(ids)
     }
 
-    /// What would change, or was changed. A problem on any host is a failure that names the host.
+    /// What would change, or was changed. A problem on any host is a failure that names the host, or leaves it out.
     async fn change(&mut self, asks: Vec<(HostId, MeshAsk)>) -> Result<Changes, Failure> {
         let mut changes = Changes::default();
         let mut problems = Vec::new();
         for (host, told) in self.ask(asks, PATIENCE).await? {
             let MeshTold::Done(MeshDone { changes: made, problem }) = told else { continue };
-            problems.extend(problem.map(|problem| format!("{host}: {problem}")));
+            if let Some(problem) = problem {
+                if !self.leave_out(host.clone(), Code::Permission, problem.clone()) {
+                    problems.push(format!("{host}: {problem}"));
+                }
+                continue;
+            }
             changes.add(host, made);
         }
         if problems.is_empty() {
@@ -268,27 +316,37 @@ impl Hosts {
         to_person(&format!("mesh {id} is written on {} hosts\n", self.ids.len()))
     }
 
-    async fn remove(
-        &mut self,
-        ids: &BTreeMap<String, Option<String>>,
-        yes: bool,
-    ) -> Result<ExitCode, Failure> {
-        if ids.is_empty() {
-            to_person("no mesh is on these hosts\n")?;
-            return Ok(ExitCode::SUCCESS);
-        }
+    /// Takes out what is on the hosts that can be reached. A failure names the others.
+    async fn remove(&mut self, yes: bool) -> Result<ExitCode, Failure> {
+        let ids = self.meshes().await?;
         for id in ids.keys() {
-            let asks = |dry| move |_: &HostId| MeshAsk::Remove(MeshRemove { id: id.clone(), dry });
-            let changes = self.change(self.each(asks(true))).await?;
+            let asks = self.each(|_| MeshAsk::Remove(MeshRemove { id: id.clone(), dry: true }));
+            let changes = self.change(asks).await?;
             to_person(&changes.shown(&format!("mesh {id}: this will be taken out")))?;
         }
-        confirm("Take it out?", yes).await?;
-        for id in ids.keys() {
-            let asks = self.each(|_| MeshAsk::Remove(MeshRemove { id: id.clone(), dry: false }));
-            self.change(asks).await?;
-            to_person(&format!("mesh {id} is taken out\n"))?;
+        let there = self.names();
+        if ids.is_empty() && !there.is_empty() {
+            let all = self.left_out.as_ref().is_none_or(BTreeMap::is_empty);
+            let on = if all { "these hosts" } else { there.as_str() };
+            to_person(&format!("no mesh is on {on}\n"))?;
+        } else if !there.is_empty() {
+            if let Some(kept) = self.left_out.as_ref().and_then(left).filter(|_| !yes) {
+                note(&kept.message);
+            }
+            confirm(&format!("Take it out on {there}?"), yes).await?;
+            for id in ids.keys() {
+                let asks = self.each(|_| MeshAsk::Remove(MeshRemove { id: id.clone(), dry: false }));
+                self.change(asks).await?;
+                if !self.ids.is_empty() {
+                    to_person(&format!("mesh {id} is taken out on {}\n", self.names()))?;
+                }
+            }
         }
-        Ok(ExitCode::SUCCESS)
+        self.left_out.as_ref().and_then(left).map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+
+    fn names(&self) -> String {
+        self.ids.iter().map(HostId::as_str).collect::<Vec<_>>().join(", ")
     }
 
     /// Lets each host log in to each other, all at once.
@@ -404,13 +462,34 @@ mod tests {
         assert_eq!(worst, Some(Code::Unreachable), "a host that told nothing");
     }
 
+    fn some(names: &[&str], left_out: Option<LeftOut>) -> Hosts {
+        let ids = names.iter().map(|name| HostId::from(*name)).collect();
+        Hosts { cluster: Cluster::connect(Vec::new()), ids, members: Vec::new(), left_out }
+    }
+
     #[test]
-    fn a_removal_that_a_host_keeps_back_says_how_to_leave_that_out() {
-        let failure = stays(&Failure::new(Code::Unreachable, "n2: connection refused"));
-        assert_eq!(failure.code, Code::Unreachable);
-        let (reason, remedy) = failure.message.split_once('\n').unwrap();
-        assert_eq!(reason, "n2: connection refused");
-        assert!(remedy.starts_with("nothing is taken out on any host"), "{remedy}");
+    fn what_a_host_keeps_is_named_with_the_command_for_later() {
+        assert!(left(&LeftOut::new()).is_none());
+        let down = (HostId::from("n2"), (Code::Unreachable, "n2: connection refused".to_owned()));
+        let link = (HostId::from("n4"), (Code::Permission, "~/.ssh/config is a symbolic link".to_owned()));
+        let failure = left(&LeftOut::from([down, link])).unwrap();
+        assert_eq!(failure.code, Code::Permission);
+        insta::assert_snapshot!(failure.message, @r"
+        n2: connection refused
+        n4: ~/.ssh/config is a symbolic link
+        not taken out on n2, n4; once that can be done: hvtui hosts mesh --remove n2 n4
+        ");
+    }
+
+    #[tokio::test]
+    async fn a_removal_goes_on_without_a_host_and_a_mesh_does_not() {
+        let mut all = some(&["a", "b"], None);
+        assert!(!all.leave_out("b".into(), Code::Unreachable, "down".into()));
+        assert_eq!(all.names(), "a, b");
+        let mut those = some(&["a", "b"], Some(LeftOut::new()));
+        assert!(those.leave_out("b".into(), Code::Unreachable, "down".into()));
+        assert_eq!(those.names(), "a");
+        assert_eq!(those.left_out.unwrap().len(), 1);
     }
 
     #[test]

@@ -73,6 +73,9 @@ struct Listed {
     /// How it ended by what its hosts tell, where no recording here tells it.
     #[serde(skip)]
     ends: Option<String>,
+    /// For how many seconds it has been over by what its hosts tell, likewise.
+    #[serde(skip)]
+    over_for_s: Option<u64>,
     /// Whether another client makes it ready: no rank of it runs yet.
     #[serde(skip)]
     made_ready: bool,
@@ -99,7 +102,11 @@ impl Listed {
         match (&self.outcome, self.state) {
             (Some(Told { outcome, .. }), _) => outcome.at.or(self.last_at),
             (None, RunStatus::Running) => Some(now),
-            (None, RunStatus::Ended | RunStatus::Unknown) => None,
+            (None, RunStatus::Ended) => {
+                let ago = self.over_for_s?.saturating_mul(1_000_000);
+                Some(now.plus_micros(i64::try_from(ago).ok()?.saturating_neg()))
+            }
+            (None, RunStatus::Unknown) => None,
         }
     }
 }
@@ -274,6 +281,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
             broken: if run.outcome.is_some() { None } else { inventory.broken(&run.spec) },
             ends: None,
+            over_for_s: if run.outcome.is_some() { None } else { inventory.over_for_s(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
             outcome: run.outcome.map(|outcome| Told { outcome, is_imported: run.spec.is_imported() }),
@@ -306,6 +314,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 unheard: inventory.unheard(spec),
                 broken: inventory.broken(spec),
                 ends: inventory.ended(spec),
+                over_for_s: inventory.over_for_s(spec),
                 spec: spec.clone(),
             });
         }
@@ -511,6 +520,23 @@ mod tests {
         assert_eq!(told(Some(0)), "exit 0: the rank finished; not recorded here");
         assert_eq!(told(Some(3)), "exit 3: rank 0 (n3:0): exit 3; not recorded here");
         assert_eq!(told(None), "ended; not recorded here");
+    }
+
+    #[test]
+    fn of_a_run_that_only_its_hosts_know_they_tell_how_long_it_took() {
+        let told = |live: bool, quiet_s: Option<u64>| {
+            let spec = summary(RunStage::Training, None).spec;
+            let host = HostId::from("n3");
+            let spec = RunSpec { created: Stamp(100_000_000), ..spec };
+            let share = HostRunStatus { spec: Some(Box::new(spec)), quiet_s, ..host_run_status(live) };
+            let mut asked = Asked::default();
+            asked.inventory.take(&host, vec![HostRunStatus { host: host.clone(), ..share }], true);
+            merged(Vec::new(), &asked)[0].duration_us(Stamp(190_000_000))
+        };
+        assert_eq!(told(false, Some(30)), Some(60_000_000));
+        assert_eq!(told(false, Some(500)), Some(0), "by a clock that is behind");
+        assert_eq!(told(false, None), None, "an older agent");
+        assert_eq!(told(true, None), Some(90_000_000), "it goes on");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Why a host's key must not be accepted, or can't be written down, in words that name the host and the remedy.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::host_key::HostKey;
-use super::verdict::{CertificateFault, KnownKey, Place};
+use super::verdict::{CertificateFault, Forget, KnownKey, Place};
 use crate::domain::ids::HostId;
 
 /// A host's key that is not to be trusted, or a file that can't say or keep it.
@@ -173,15 +173,30 @@ fn by_authority(place: Option<&Place>) -> String {
     })
 }
 
-/// The command that removes the lines of these keys, as a person would by hand: `sed -i '4d;9d' 'known_hosts'`.
+/// The commands after which no file has these keys for the host, as a person would do it by hand: `ssh-keygen -R 'gpu-a' -f
+/// 'known_hosts'`; where that would take lines from other hosts, `sed -i '4s/^[[:space:]]*/&!gpu-a,/;9d' 'known_hosts'`.
 fn forget(known: &[KnownKey]) -> String {
-    let mut files: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
-    for Place { file, line } in known.iter().map(|key| &key.place) {
-        files.entry(file.display().to_string()).or_default().insert(*line);
+    let mut files: BTreeMap<&Path, Vec<&KnownKey>> = BTreeMap::new();
+    for key in known {
+        files.entry(&key.place.file).or_default().push(key);
     }
-    let command = |(file, lines): (String, BTreeSet<usize>)| {
-        let lines: Vec<String> = lines.iter().map(|line| format!("{line}d")).collect();
-        format!("sed -i '{}' '{}'", lines.join(";"), file.replace('\'', r"'\''"))
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let command = |(path, keys): (&Path, Vec<&KnownKey>)| {
+        let file = quoted(&path.display().to_string());
+        let sudo = if path.starts_with("/etc") { "sudo " } else { "" };
+        if let Some(Forget::Name(name)) = keys.first().map(|key| &key.forget) {
+            return format!("{sudo}ssh-keygen -R {} -f {file}", quoted(name));
+        }
+        let edit = |key: &&KnownKey| {
+            let line = key.place.line;
+            match &key.forget {
+                // a name holds nothing that is special to sed
+                Forget::Except(name) => (line, format!("{line}s/^[[:space:]]*/&!{name},/")),
+                Forget::Name(_) | Forget::Line => (line, format!("{line}d")),
+            }
+        };
+        let edits: BTreeMap<usize, String> = keys.iter().map(edit).collect();
+        format!("{sudo}sed -i '{}' {file}", edits.into_values().collect::<Vec<_>>().join(";"))
     };
     files.into_iter().map(command).collect::<Vec<_>>().join(" && ")
 }
@@ -205,7 +220,8 @@ mod tests {
 
     fn known() -> Vec<KnownKey> {
         let place = Place { file: "kh".into(), line: 4 };
-        vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into() }]
+        let forget = Forget::Name("10.0.0.7".to_owned());
+        vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into(), forget }]
     }
 
     #[test]
@@ -220,11 +236,19 @@ mod tests {
         insta::assert_snapshot!(unknown(&[], None), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new; compare it with the host's own and run: hvtui hosts trust gpu-a");
         insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it, but it shows no certificate of that); compare it with the host's own and run: hvtui hosts trust gpu-a");
         let changed = TrustError::ChangedKey { host: host(), key: shown().into(), known: known() };
-        insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew: sed -i '4d' 'kh' && hvtui hosts trust gpu-a");
-        let at =
-            |file: &str, line| KnownKey { place: Place { file: file.into(), line }, ..known().remove(0) };
-        let commands = forget(&[at("kh", 9), at("kh", 4), at("it's", 1)]);
-        assert_eq!(commands, r"sed -i '1d' 'it'\''s' && sed -i '4d;9d' 'kh'");
+        insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew: ssh-keygen -R '10.0.0.7' -f 'kh' && hvtui hosts trust gpu-a");
+        let at = |file: &str, line, forget: &Forget| KnownKey {
+            place: Place { file: file.into(), line },
+            forget: forget.clone(),
+            ..known().remove(0)
+        };
+        let (name, except) = (Forget::Name("[a]:22".to_owned()), Forget::Except("a".to_owned()));
+        let of_several = [at("kh", 9, &Forget::Line), at("kh", 4, &except), at("it's", 1, &Forget::Line)];
+        let commands = super::forget(&of_several);
+        assert_eq!(commands, r"sed -i '1d' 'it'\''s' && sed -i '4s/^[[:space:]]*/&!a,/;9d' 'kh'");
+        let commands = super::forget(&[at("/etc/ssh/ssh_known_hosts", 1, &name), at("kh", 4, &name)]);
+        let global = "sudo ssh-keygen -R '[a]:22' -f '/etc/ssh/ssh_known_hosts'";
+        assert_eq!(commands, format!("{global} && ssh-keygen -R '[a]:22' -f 'kh'"));
         let short = in_list(&changed.to_string()).into_owned();
         assert_eq!(short, "host key changed (kh:4); hvtui hosts check says more");
         let other = TrustError::OtherKeyType { host: host(), key: shown().into(), known: known() };

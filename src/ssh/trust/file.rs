@@ -208,6 +208,32 @@ mod tests {
         trust(&gpu, &key(A), Some(&key(A).fingerprint())).unwrap();
     }
 
+    /// What a person does who takes a changed key for the right one: the commands that the error names.
+    #[test]
+    fn what_a_changed_key_names_as_the_remedy_is_one_and_takes_nothing_from_other_hosts() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("known_hosts");
+        let gpu = server(file.clone(), 22);
+        let (a, b) = (A.trim(), B.trim());
+        for (before, after) in [
+            (format!("gpu-a {b}\nother {b}\n"), format!("other {b}\n")),
+            (format!("other {b}\n gpu-a,other {b}\n"), format!("other {b}\n !gpu-a,gpu-a,other {b}\n")),
+            (format!("gpu-* {b}\ngpu-a {b}\n"), format!("!gpu-a,gpu-* {b}\n")),
+        ] {
+            std::fs::write(&file, &before).unwrap();
+            let error = trust(&gpu, &key(A), None).unwrap_err().to_string();
+            let commands = error.split_once("anew: ").unwrap().1.split_once(" && hvtui").unwrap().0;
+            let done = std::process::Command::new("sh").args(["-c", commands]).output().unwrap();
+            if commands.starts_with("ssh-keygen") && !done.status.success() {
+                assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none(), "ssh-keygen is missing");
+                continue;
+            }
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), after, "{commands}");
+            trust(&gpu, &key(A), None).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("{after}gpu-a {a}\n"));
+        }
+    }
+
     #[test]
     fn a_symbolic_link_is_not_followed() {
         let home = tempfile::tempdir().unwrap();

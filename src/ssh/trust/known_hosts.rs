@@ -14,7 +14,7 @@ use super::error::TrustError;
 use super::host_key::HostKey;
 use super::pattern;
 use super::server::Server;
-pub use super::verdict::{KnownKey, Place, Verdict};
+pub use super::verdict::{Forget, KnownKey, Place, Verdict};
 
 /// The names under which a host may stand in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl KnownHosts {
         let mut all = Self::default();
         for file in files {
             match std::fs::read(file) {
-                Ok(bytes) => all.add(file, &String::from_utf8_lossy(&bytes)),
+                Ok(bytes) => all.add(&behind_link(file), &String::from_utf8_lossy(&bytes)),
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => {
                     return Err(TrustError::KnownHosts { file: file.clone(), detail: error.to_string() });
@@ -123,10 +123,12 @@ impl KnownHosts {
         let (same, other): (Vec<&Entry>, Vec<&Entry>) =
             plain.into_iter().partition(|entry| entry.key.kind() == key.kind());
         if !same.is_empty() {
-            return Verdict::Changed { known: same.into_iter().map(Entry::known).collect() };
+            return Verdict::Changed { known: same.into_iter().map(|one| self.known(one, name)).collect() };
         }
         if !other.is_empty() {
-            return Verdict::OtherType { known: other.into_iter().map(Entry::known).collect() };
+            return Verdict::OtherType {
+                known: other.into_iter().map(|one| self.known(one, name)).collect(),
+            };
         }
         let authority = self.of(name).find(|entry| entry.mark == Mark::Authority);
         Verdict::Unknown { also: self.names_with(key), authority: authority.map(|entry| entry.place.clone()) }
@@ -178,6 +180,25 @@ impl KnownHosts {
         self.entries.iter().filter(move |entry| entry.names.match_name(name))
     }
 
+    /// What is told of a line that has a key for a host.
+    fn known(&self, entry: &Entry, name: &HostName) -> KnownKey {
+        let name = &name.full;
+        let beside = |other: &&Entry| other.mark == Mark::Key && other.place.file == entry.place.file;
+        let forget = if self.matching(name).filter(beside).all(|other| other.names.is_alone(name)) {
+            Forget::Name(name.clone())
+        } else if entry.names.is_alone(name) {
+            Forget::Line
+        } else {
+            Forget::Except(name.clone())
+        };
+        KnownKey {
+            place: entry.place.clone(),
+            algorithm: entry.key.algorithm(),
+            fingerprint: entry.key.fingerprint(),
+            forget,
+        }
+    }
+
     fn names_with(&self, key: &HostKey) -> Vec<String> {
         let mut names = Vec::new();
         for entry in self.entries.iter().filter(|entry| entry.mark == Mark::Key && entry.key == *key) {
@@ -193,14 +214,10 @@ impl KnownHosts {
     }
 }
 
-impl Entry {
-    fn known(&self) -> KnownKey {
-        KnownKey {
-            place: self.place.clone(),
-            algorithm: self.key.algorithm(),
-            fingerprint: self.key.fingerprint(),
-        }
-    }
+/// The file itself: what takes lines out of a symbolic link would put a file in its place.
+fn behind_link(file: &Path) -> PathBuf {
+    let real = if file.is_symlink() { std::fs::canonicalize(file).ok() } else { None };
+    real.unwrap_or_else(|| file.to_owned())
 }
 
 impl Names {
@@ -212,6 +229,14 @@ impl Names {
         let salt = Base64::decode_vec(salt).ok()?;
         let hash = Base64::decode_vec(hash).ok()?;
         Some(Self::Hashed { salt, hash })
+    }
+
+    /// Whether they stand for no other name than this one, for which they stand.
+    fn is_alone(&self, name: &str) -> bool {
+        match self {
+            Self::Hashed { .. } => true,
+            Self::Patterns(patterns) => patterns == name,
+        }
     }
 
     fn match_name(&self, name: &str) -> bool {
@@ -401,9 +426,38 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_forgotten_for_its_host_and_for_no_other() {
+        let forget = |text: &str, address: &str, port: u16| {
+            let verdict = known(text).judge(&HostName::new(address, port), &key(A));
+            let Verdict::Changed { known } = verdict else { panic!("{verdict:?}") };
+            known.into_iter().map(|one| one.forget).collect::<Vec<_>>()
+        };
+        let name = |name: &str| Forget::Name(name.to_owned());
+        let except = |name: &str| Forget::Except(name.to_owned());
+        assert_eq!(forget("gpu-a $B\ngpu-a $R\n@cert-authority * $E", "gpu-a", 22), [name("gpu-a")]);
+        assert_eq!(forget("[gpu-a]:2222 $B", "GPU-A", 2222), [name("[gpu-a]:2222")]);
+        assert_eq!(forget("gpu-a,10.0.0.7 $B", "gpu-a", 22), [except("gpu-a")]);
+        assert_eq!(forget("gpu-? $B\ngpu-a $B", "gpu-a", 22), [except("gpu-a"), Forget::Line]);
+        assert_eq!(forget("gpu-a $B\n* $R", "gpu-a", 22), [Forget::Line], "the other line is no host's own");
+        let mut hashed = known(HASHED);
+        hashed.add(Path::new("other"), "*,!gpu-b ssh-ed25519 AAAAbroken");
+        let verdict = hashed.judge(&HostName::new("gpu-a", 22), &key(B));
+        assert!(
+            matches!(&verdict, Verdict::Changed { known } if known[0].forget == name("gpu-a")),
+            "{verdict:?}"
+        );
+    }
+
+    #[test]
     fn a_file_that_is_missing_is_empty_and_one_that_cannot_be_read_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         assert!(KnownHosts::read(&[folder.path().join("none")]).is_ok());
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::write(&real, format!("gpu-a {}", B.trim())).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let verdict = KnownHosts::read(&[link]).unwrap().judge(&HostName::new("gpu-a", 22), &key(A));
+        let Verdict::Changed { known } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(known[0].place.file, real.canonicalize().unwrap(), "the file behind a link is named");
         let error = KnownHosts::read(&[folder.path().to_owned()]).unwrap_err();
         assert!(matches!(error, TrustError::KnownHosts { .. }), "{error}");
     }

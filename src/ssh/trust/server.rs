@@ -127,7 +127,7 @@ pub(in crate::ssh) fn name_is_safe(name: &str, also: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssh::trust::verdict::{KnownKey, Place};
+    use crate::ssh::trust::verdict::{Forget, KnownKey, Place};
 
     const ED25519: &str = include_str!("../../../tests/fixtures/ssh/ed25519-a.pub");
     const RSA: &str = include_str!("../../../tests/fixtures/ssh/rsa.pub");
@@ -138,7 +138,8 @@ mod tests {
 
     fn known() -> Vec<KnownKey> {
         let place = Place { file: "kh".into(), line: 4 };
-        vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into() }]
+        let forget = Forget::Line;
+        vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into(), forget }]
     }
 
     #[test]

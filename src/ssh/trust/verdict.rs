@@ -28,6 +28,19 @@ pub struct KnownKey {
     pub algorithm: String,
     /// `SHA256:…`
     pub fingerprint: String,
+    /// How the file stops having it for the host.
+    pub forget: Forget,
+}
+
+/// How a file stops having a key for a host, with nothing lost for other hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forget {
+    /// All of the file's lines for this name name it alone: `ssh-keygen -R`.
+    Name(String),
+    /// This line does, others don't.
+    Line,
+    /// The line names other hosts as well, or has a pattern: this name is excepted from it.
+    Except(String),
 }
 
 impl fmt::Display for KnownKey {

@@ -19,7 +19,7 @@ use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
 use crate::domain::resume_point::Backfill;
 use crate::domain::run::{RefusalClass, RunSpec};
-use crate::domain::run_status::{HostRunStatus, RunInventory};
+use crate::domain::run_status::{HostRunStatus, RunInventory, is_on};
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
@@ -307,10 +307,11 @@ impl Live {
     /// What to say of a run on hosts of which some can't be asked from here, and by which command.
     fn unnamed(&mut self, spec: &RunSpec, command: &str) -> Option<String> {
         let hosts = self.recorded.session().hosts();
-        let host = spec.hosts().into_iter().find(|host| !hosts.iter().any(|entry| entry.id == *host))?;
-        let run = spec.id.short();
-        let text = format!("run {run} is on host {host}, which has another name here");
-        Some(format!("{text} or none: from a shell, hvtui {command} {run}"))
+        let mut absent = spec.hosts();
+        absent.retain(|host| !hosts.iter().any(|entry| entry.id == *host));
+        let why =
+            format!("with another name here or none: from a shell, hvtui {command} {}", spec.id.short());
+        (!absent.is_empty()).then(|| is_on(spec, &absent, &why))
     }
 
     /// Tells why files could not be asked for.

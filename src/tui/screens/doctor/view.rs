@@ -6,7 +6,7 @@ use crate::domain::doctor::{Row, Verdict};
 use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::text::sanitize;
-use crate::domain::units::middle_cut;
+use crate::domain::units::{counted, middle_cut};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::{doctor_cell, doctor_list};
 use crate::tui::core::words::{broken, clock_time, more_words};
@@ -45,7 +45,8 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         let beginning = middle_cut(&sanitize(beginning), usize::from(CELLS - BEGINNING));
         canvas.right(BEGINNING, 2, CELLS - BEGINNING, &beginning, dim);
     } else {
-        let words = columns.more_words().unwrap_or_else(|| "a column a host".to_owned());
+        let words =
+            columns.more_words(canvas.theme.left_right()).unwrap_or_else(|| "a column a host".to_owned());
         canvas.text(columns.end() + 1, 2, canvas.width().saturating_sub(columns.end() + 2), &words, dim);
     }
     for (y, (at, row)) in
@@ -85,8 +86,9 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, shown: usize) {
     }
     let (red, yellow) = (matrix.checks(Mark::Bad), matrix.checks(Mark::Look));
     let hosts = matrix.hosts.len();
-    let mut pieces =
-        vec![(format!("{hosts} {}, {} checks   ", plural(hosts, "host"), matrix.rows.len()), text)];
+    // before all have told, it is not known which checks judge nothing
+    let checks = if doctor.is_looking { counted(matrix.rows.len(), "check") } else { matrix.checks_words() };
+    let mut pieces = vec![(format!("{}, {checks}   ", counted(hosts, "host")), text)];
     let above = doctor.cursor.offset.min(matrix.rows.len());
     let below = (matrix.rows.len() - above).saturating_sub(shown);
     pieces.extend(more_words(above, below).map(|more| (format!("{more}   "), dim)));
@@ -150,13 +152,14 @@ impl<'a> Columns<'a> {
         CELLS + self.each * self.count as u16
     }
 
-    /// How many hosts have no column: `← 5 → 18 more hosts`. `None` where all have one.
-    fn more_words(&self) -> Option<String> {
+    /// How many hosts have no column: `← 5 → 18 more hosts`, with the arrows as the theme has them. `None` where all have one.
+    fn more_words(&self, left_right: &str) -> Option<String> {
         let (left, right) = (self.from, self.hosts.len() - self.from - self.count);
+        let (to_left, to_right) = left_right.split_once(' ').unwrap_or_default();
         let of =
             |arrow: &str, count: usize| if count > 0 { format!("{arrow} {count} ") } else { String::new() };
         let hosts = plural(left + right, "host");
-        (left + right > 0).then(|| format!("{}{}more {hosts}", of("←", left), of("→", right)))
+        (left + right > 0).then(|| format!("{}{}more {hosts}", of(to_left, left), of(to_right, right)))
     }
 }
 
@@ -318,11 +321,19 @@ mod tests {
     #[test]
     fn hosts_without_a_column_are_counted_to_both_sides() {
         let hosts: Vec<HostId> = (0..64).map(|n| HostId::from(format!("n{n}").as_str())).collect();
-        let more =
-            |from, count| Columns { hosts: &hosts, each: 1, beginning: None, from, count }.more_words();
+        let told = |from, count, left_right| {
+            Columns { hosts: &hosts, each: 1, beginning: None, from, count }.more_words(left_right)
+        };
+        let more = |from, count| told(from, count, "← →");
         assert_eq!(more(0, 64), None);
         assert_eq!(more(0, 41).as_deref(), Some("→ 23 more hosts"));
         assert_eq!(more(5, 41).as_deref(), Some("← 5 → 18 more hosts"));
         assert_eq!(more(1, 63).as_deref(), Some("← 1 more host"));
+        assert_eq!(
+            told(5, 41, "left right").as_deref(),
+            Some("left 5 right 18 more hosts"),
+            "`<` would be a key"
+        );
+        assert_eq!(told(0, 64, "left right"), None);
     }
 }

@@ -98,6 +98,7 @@ pub(super) fn unbound(model: &mut Model, key: Key) -> Vec<Effect> {
     if is_known {
         let words = match key.code {
             KeyCode::Char('t') => "a replay always shows its timeline".to_owned(),
+            KeyCode::Char('D') => "D deletes on Runs and does nothing in a replay; X compares".to_owned(),
             _ => format!("{} does nothing in a replay: ? shows its keys", key.name()),
         };
         model.notice(Level::Info, words);
