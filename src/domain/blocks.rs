@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Entries of a block.
-pub(super) const BLOCK: usize = 32;
+/// Entries of a block. Of what is added to, the last block is copied where it is shared: with larger ones more of that, with smaller
+/// ones a copy of all takes longer.
+pub(super) const BLOCK: usize = 16;
 
 /// Entries, oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "Vec<T>", into = "Vec<T>", bound(serialize = "T: Serialize + Clone"))]
 pub struct Blocks<T: Clone> {
-    /// All but the last are full.
-    all: VecDeque<Arc<Vec<T>>>,
+    /// All are full but the last, which is up to where the next one comes.
+    all: VecDeque<Arc<[Option<T>; BLOCK]>>,
     /// How many of the first block are gone.
     gone: usize,
     count: usize,
@@ -32,7 +33,7 @@ impl<T: Clone> Blocks<T> {
 
     fn get(&self, at: usize) -> Option<&T> {
         let at = self.gone + at;
-        self.all.get(at / BLOCK)?.get(at % BLOCK)
+        self.all.get(at / BLOCK)?.get(at % BLOCK)?.as_ref()
     }
 
     /// The oldest.
@@ -71,28 +72,26 @@ impl<T: Clone> Blocks<T> {
     pub(super) fn last_mut(&mut self, is_it: impl Fn(&T) -> bool) -> Option<&mut T> {
         let at = (0..self.count).rev().find(|at| self.get(*at).is_some_and(&is_it))?;
         let at = self.gone + at;
-        Arc::make_mut(self.all.get_mut(at / BLOCK)?).get_mut(at % BLOCK)
+        Arc::make_mut(self.all.get_mut(at / BLOCK)?).get_mut(at % BLOCK)?.as_mut()
     }
 
     /// Changes each of them.
     pub(super) fn change(&mut self, change: impl FnMut(&mut T)) {
         let gone = self.gone;
         let each = self.all.iter_mut().flat_map(Arc::make_mut);
-        each.skip(gone).for_each(change);
+        each.skip(gone).flatten().for_each(change);
     }
 
     /// Adds one at the end.
     pub(super) fn push(&mut self, one: T) {
-        let last = match self.all.back_mut() {
-            Some(last) if last.len() < BLOCK => Arc::make_mut(last),
-            _ => {
-                self.all.push_back(Arc::default());
-                let Some(last) = self.all.back_mut() else { return };
-                Arc::make_mut(last)
-            }
-        };
-        last.push(one);
-        self.count += 1;
+        let at = (self.gone + self.count) % BLOCK;
+        if at == 0 {
+            self.all.push_back(Arc::new(std::array::from_fn(|_| None)));
+        }
+        if let Some(free) = self.all.back_mut().and_then(|last| Arc::make_mut(last).get_mut(at)) {
+            *free = Some(one);
+            self.count += 1;
+        }
     }
 
     /// Leaves out the oldest until there are no more than so many.
@@ -191,5 +190,35 @@ mod tests {
         blocks.change(|one| *one += 1000);
         assert_eq!(numbers(&blocks), [1039, 1040, 1041]);
         assert_eq!(numbers(&copy), (3..=40).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn to_add_to_a_copy_copies_no_block_but_the_last() {
+        let last = 2 * BLOCK as u64 - 3;
+        let mut blocks: Blocks<u64> = (1..=last).collect();
+        let copy = blocks.clone();
+        (last + 1..=last + 4).for_each(|number| blocks.push(number));
+        let is_shared = |at: usize| Arc::ptr_eq(&blocks.all[at], &copy.all[at]);
+        assert_eq!((is_shared(0), is_shared(1)), (true, false));
+        assert_eq!((blocks.all.len(), copy.all.len()), (3, 2));
+        assert_eq!(numbers(&blocks), (1..=last + 4).collect::<Vec<_>>());
+        assert_eq!(numbers(&copy), (1..=last).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_was_emptied_is_added_to_in_the_middle_of_a_block_and_at_its_end() {
+        for first in [1, BLOCK as u64 - 1, BLOCK as u64, BLOCK as u64 + 1] {
+            let mut blocks: Blocks<u64> = (1..=first).collect();
+            blocks.keep(0);
+            assert!(blocks.is_empty() && blocks.back().is_none());
+            (5..45).for_each(|number| blocks.push(number));
+            assert_eq!(numbers(&blocks), (5..45).collect::<Vec<_>>(), "{first}");
+        }
+    }
+
+    #[test]
+    fn there_is_no_more_to_an_entry_than_to_a_step() {
+        use crate::domain::recent_steps::Arrived;
+        assert_eq!(size_of::<Option<Arrived>>(), size_of::<Arrived>());
     }
 }

@@ -1,5 +1,7 @@
 //! What graphs show of a host's last minutes: few numbers of each sample, for the whole of one is kept of the newest alone.
 
+use std::ops::Deref;
+
 use serde::{Deserialize, Serialize};
 
 use super::gpu::{GpuSample, Reading};
@@ -22,12 +24,12 @@ pub struct PastSample {
     /// What went over its network.
     pub net: PastNet,
     /// One per GPU.
-    pub gpus: Box<[PastGpu]>,
+    pub gpus: PastGpus,
 }
 
 /// A sample as it is written where a state of a run is kept: without names, for there are tens of thousands.
 #[derive(Serialize, Deserialize)]
-struct Row(Stamp, Option<f32>, Option<f32>, PastNet, Box<[PastGpu]>);
+struct Row(Stamp, Option<f32>, Option<f32>, PastNet, PastGpus);
 
 impl From<PastSample> for Row {
     fn from(PastSample { at, cpu, memory, net, gpus }: PastSample) -> Self {
@@ -38,6 +40,72 @@ impl From<PastSample> for Row {
 impl From<Row> for PastSample {
     fn from(Row(at, cpu, memory, net, gpus): Row) -> Self {
         Self { at, cpu, memory, net, gpus }
+    }
+}
+
+/// So many GPUs lie in a sample itself: as many as most hosts have.
+const FEW: usize = 8;
+
+/// The GPUs of a [`PastSample`]. As many as most hosts have take no memory of their own: a replay of hundreds of hosts takes in and drops
+/// tens of thousands of samples with each move. What is written of them is a list.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "Vec<PastGpu>", into = "Vec<PastGpu>")]
+pub struct PastGpus(Held);
+
+#[derive(Debug, Clone)]
+enum Held {
+    /// So many of these.
+    Few(u8, [PastGpu; FEW]),
+    Many(Box<[PastGpu]>),
+}
+
+impl Deref for PastGpus {
+    type Target = [PastGpu];
+
+    fn deref(&self) -> &[PastGpu] {
+        match &self.0 {
+            Held::Few(count, few) => &few[..usize::from(*count)],
+            Held::Many(many) => many,
+        }
+    }
+}
+
+impl Default for PastGpus {
+    fn default() -> Self {
+        Self(Held::Few(0, [PastGpu::default(); FEW]))
+    }
+}
+
+impl PartialEq for PastGpus {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl FromIterator<PastGpu> for PastGpus {
+    fn from_iter<I: IntoIterator<Item = PastGpu>>(gpus: I) -> Self {
+        let (mut few, mut count) = ([PastGpu::default(); FEW], 0_u8);
+        let mut gpus = gpus.into_iter();
+        while let Some(gpu) = gpus.next() {
+            let Some(free) = few.get_mut(usize::from(count)) else {
+                return Self(Held::Many(few.into_iter().chain([gpu]).chain(gpus).collect()));
+            };
+            *free = gpu;
+            count += 1;
+        }
+        Self(Held::Few(count, few))
+    }
+}
+
+impl From<Vec<PastGpu>> for PastGpus {
+    fn from(gpus: Vec<PastGpu>) -> Self {
+        gpus.into_iter().collect()
+    }
+}
+
+impl From<PastGpus> for Vec<PastGpu> {
+    fn from(gpus: PastGpus) -> Self {
+        gpus.to_vec()
     }
 }
 
@@ -117,7 +185,7 @@ impl PastSample {
 
 impl PastSample {
     /// The busy share of a slot whose GPU has this place, 0..=1: of the GPU, or of the host's CPUs.
-    fn util_at(&self, slot: &Slot, place: Option<usize>) -> Option<f64> {
+    pub fn util_at(&self, slot: &Slot, place: Option<usize>) -> Option<f64> {
         let util = match slot {
             Slot::Cpu { .. } => self.cpu,
             Slot::Gpu { .. } => self.gpus.get(place?)?.util(),
@@ -244,11 +312,6 @@ impl HostState {
         Some(SlotValues { load, memory, power_mw, temperature })
     }
 
-    /// The busy share of a slot in one sample, 0..=1: of its GPU, or of its host's CPUs.
-    pub fn util_of(&self, past: &PastSample, slot: &Slot) -> Option<f64> {
-        past.util_at(slot, self.gpu_of(slot))
-    }
-
     /// The place of a slot's GPU in the host's facts and samples.
     pub fn gpu_of(&self, slot: &Slot) -> Option<usize> {
         let Slot::Gpu { uuid, .. } = slot else { return None };
@@ -293,14 +356,27 @@ mod tests {
 
     #[test]
     fn a_sample_comes_back_as_it_was_written_and_is_written_without_names() {
-        let (gpus, net) = ([7, u64::MAX].map(PastGpu::from), PastNet::from(0x0001_ffff_u32));
+        let gpus: PastGpus = [7, u64::MAX].map(PastGpu::from).into_iter().collect();
+        let net = PastNet::from(0x0001_ffff_u32);
         for sample in [
-            PastSample { at: Stamp(-5), cpu: Some(0.25), memory: None, net, gpus: Box::new(gpus) },
-            PastSample { at: Stamp(1 << 50), cpu: None, memory: Some(1.0), net, gpus: Box::default() },
+            PastSample { at: Stamp(-5), cpu: Some(0.25), memory: None, net, gpus },
+            PastSample { at: Stamp(1 << 50), cpu: None, memory: Some(1.0), net, gpus: PastGpus::default() },
         ] {
             let written = rmp_serde::to_vec_named(&sample).unwrap();
             assert!(!written.windows(6).any(|word| word == b"memory"));
             assert_eq!(rmp_serde::from_slice::<PastSample>(&written).unwrap(), sample);
+        }
+    }
+
+    #[test]
+    fn however_many_gpus_are_kept_in_their_order_and_written_as_a_list() {
+        for count in [0, 1, FEW - 1, FEW, FEW + 1, 3 * FEW] {
+            let all: Vec<PastGpu> = (0..count as u64).map(PastGpu::from).collect();
+            let gpus: PastGpus = all.iter().copied().collect();
+            assert_eq!((&*gpus, matches!(gpus.0, Held::Few(..))), (&*all, count <= FEW));
+            let written = rmp_serde::to_vec_named(&gpus).unwrap();
+            assert_eq!(written, rmp_serde::to_vec_named(&all).unwrap());
+            assert_eq!(rmp_serde::from_slice::<PastGpus>(&written).unwrap(), gpus);
         }
     }
 
@@ -326,7 +402,7 @@ mod tests {
         for (slot, place, util, memory) in all {
             assert_eq!(state.gpu_of(&slot), place);
             let close = |one: Option<f64>| one.map(|share| (share * 100.0).round() / 100.0);
-            assert_eq!(close(state.util_of(past, &slot)), util);
+            assert_eq!(close(past.util_at(&slot, place)), util);
             assert_eq!(past.load_at(&slot, place), SlotLoad::new(util, memory));
             assert_eq!(state.values_at(&slot, place), state.values_of(&slot));
             assert_eq!(state.values_of(&slot).is_some(), util.is_some());

@@ -17,6 +17,8 @@ const LEAST_POINTS: usize = 128;
 const MOST_POINTS: usize = 512;
 /// No point lasts shorter, microseconds.
 const LEAST_US: i64 = 50_000;
+/// What a gap of steps names.
+const STEP: &str = "step";
 /// Beside the window so much of it is read at either end: it moves on.
 const MARGIN: i64 = 8;
 
@@ -94,12 +96,14 @@ pub fn margin_us(window: i64) -> i64 {
 pub struct PhaseWindow {
     part: PhasePart,
     phases: BTreeMap<TrainerId, Series<PhasePoint>>,
+    /// From when to when steps of one that trains are not recorded: from the first that was left out to the next that was not.
+    left_out: BTreeMap<TrainerId, Vec<(Stamp, Stamp)>>,
 }
 
 impl PhaseWindow {
     /// Of a part of which nothing is known yet.
     pub fn new(part: PhasePart) -> Self {
-        Self { part, phases: BTreeMap::new() }
+        Self { part, phases: BTreeMap::new(), left_out: BTreeMap::new() }
     }
 
     /// The part.
@@ -107,15 +111,23 @@ impl PhaseWindow {
         self.part
     }
 
-    /// Takes a step in that was told then.
+    /// Takes a step in that was told then, or that steps were left out of the recording; in the order of the recording, also what comes
+    /// shortly before the part.
     pub fn take(&mut self, envelope: &Envelope) {
-        let Event::StepDone { timing } = &envelope.event else { return };
         let id = match &envelope.origin {
             Origin::Rank(_, rank) => TrainerId::from(*rank),
             Origin::Worker(_, rank, worker) => TrainerId::new(*rank, Some(*worker)),
             Origin::Host(_) | Origin::Run(_) => return,
         };
+        let timing = match &envelope.event {
+            Event::StepDone { timing } => timing,
+            Event::Gap { what, .. } if what == STEP => return self.leave_out(id, envelope.at),
+            _ => return,
+        };
         let PhasePart { from, until, width_us } = self.part;
+        if let Some((_, end)) = self.left_out.get_mut(&id).and_then(|spans| spans.last_mut()) {
+            *end = envelope.at.min(*end);
+        }
         if !(from..=until).contains(&envelope.at) {
             return;
         }
@@ -126,6 +138,23 @@ impl PhaseWindow {
         }
         let series = self.phases.entry(id).or_insert_with(|| Series::of_width(from, width_us, most));
         series.at(envelope.at).merge(&PhasePoint::of(timing, timing.phase_totals()));
+    }
+
+    /// Steps of one that trains are left out from this moment on, until the next is told.
+    fn leave_out(&mut self, id: TrainerId, at: Stamp) {
+        let PhasePart { until, width_us, .. } = self.part;
+        let spans = self.left_out.entry(id).or_default();
+        match spans.last_mut() {
+            // a recorder that leaves steps out says so each second
+            Some((_, end)) if at <= end.plus_micros(width_us) => *end = until,
+            _ => spans.extend((at < until).then_some((at, until))),
+        }
+    }
+
+    /// Whether the recording says that it lacks steps of one that trains between two moments.
+    pub fn is_left_out(&self, id: TrainerId, from: Stamp, to: Stamp) -> bool {
+        let mut spans = self.left_out.get(&id).into_iter().flatten();
+        spans.any(|(since, until)| *since < to && from < *until)
     }
 
     /// Whether something is known of one that trains.
@@ -211,6 +240,44 @@ mod tests {
         assert_eq!(wanted(400, 1), None, "the history of a short run is as close");
         assert_eq!(wanted(36_000, 4_096), None, "too many train");
         assert_eq!(WantedPart::new((s(5), s(5)), 600_000_000, (s(0), s(9)), (s(0), s(36_000)), 1), None);
+    }
+
+    #[test]
+    fn what_was_left_out_lasts_until_the_next_step_of_the_same_rank() {
+        let run = RunId::new(1, 1);
+        let part = PhasePart { from: Stamp(1_000_000), until: Stamp(9_000_000), width_us: 100_000 };
+        let rank = |rank| Origin::Rank(run.clone(), Rank(rank));
+        let step = |at| told(rank(1), at, 10_000);
+        let gap = |of: Origin, at, what: &str| {
+            let event = Event::Gap { what: what.to_owned(), dropped: 3 };
+            Envelope { event, ..told(of, at, 0) }
+        };
+        let mut window = PhaseWindow::new(part);
+        // one before the part, one that goes on with the next, one of other events, and one that nothing ends
+        let all = [
+            gap(rank(1), 900_000, "step"),
+            step(1_200_000),
+            gap(rank(1), 3_000_000, "step"),
+            gap(rank(1), 4_000_000, "step"),
+            step(4_500_000),
+            gap(rank(1), 5_000_000, "log"),
+            step(6_000_000),
+            gap(rank(2), 7_000_000, "step"),
+            step(8_000_000),
+            gap(rank(1), 9_500_000, "step"),
+        ];
+        all.iter().for_each(|envelope| window.take(envelope));
+        let left_out = |rank: u32| -> Vec<i64> {
+            let tenths = (10..90_i64).filter(|tenth| {
+                let from = Stamp(tenth * 100_000);
+                window.is_left_out(Rank(rank).into(), from, from.plus_micros(100_000))
+            });
+            tenths.collect()
+        };
+        assert_eq!(left_out(1), (10..12).chain(30..45).collect::<Vec<_>>());
+        assert_eq!(left_out(2), (70..90).collect::<Vec<_>>());
+        assert!(left_out(3).is_empty());
+        assert!(!window.has(Rank(2).into()), "none of its steps is told");
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! The newest steps of a rank.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::blocks::Blocks;
 use super::time::{HostTime, Stamp};
-use super::timing::{Phase, PhaseSpan, StepTiming};
+use super::timing::{Phase, PhaseSpan, Spans, StepTiming};
 
 /// How many steps of a rank stay in memory for the phase bars.
 const EACH: usize = 512;
@@ -84,10 +87,56 @@ impl RecentSteps {
 }
 
 /// A step as it is written where a state of a run is kept, without names and in small numbers: there are tens of thousands. When it
-/// arrived, its number and when it began are differences to the step before, its length is one to the end of its last phase, and
-/// the start of a phase is one to the end of the phase before.
+/// arrived, its number and when it began are differences to the step before, and its length is one to the end of its last phase.
 #[derive(Serialize, Deserialize)]
-struct Row(i64, i64, i64, i64, Option<f32>, u32, u32, Vec<(u8, i64, u32)>);
+struct Row(i64, i64, i64, i64, Option<f32>, u32, u32, RowSpans);
+
+/// The phases of a step as they are written: the start of each is a difference to the end of the phase before.
+struct RowSpans(Spans);
+
+type RowSpan = (u8, i64, u32);
+
+/// Where a phase ends, microseconds from the step's start.
+fn end_of(span: Option<&PhaseSpan>) -> i64 {
+    span.map_or(0, |span| i64::from(span.start_us) + i64::from(span.dur_us))
+}
+
+impl Serialize for RowSpans {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut before = None;
+        serializer.collect_seq(self.0.iter().map(|span| -> RowSpan {
+            let gap = i64::from(span.start_us) - end_of(before.replace(span));
+            (span.phase.index() as u8, gap, span.dur_us)
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for RowSpans {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ReadSpans)
+    }
+}
+
+/// Reads them to where they stay, without a list of their own: a state has tens of thousands of steps.
+struct ReadSpans;
+
+impl<'de> Visitor<'de> for ReadSpans {
+    type Value = RowSpans;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of phases")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut told: A) -> Result<RowSpans, A::Error> {
+        let mut spans = Spans::default();
+        while let Some((phase, gap, dur_us)) = told.next_element::<RowSpan>()? {
+            let phase = Phase::ALL.get(usize::from(phase)).copied().unwrap_or(Phase::Other);
+            let start_us = end_of(spans.last()).wrapping_add(gap) as u32;
+            spans.push(PhaseSpan { phase, start_us, dur_us });
+        }
+        Ok(RowSpans(spans))
+    }
+}
 
 /// What of a step the next one is told by.
 #[derive(Default)]
@@ -108,22 +157,15 @@ impl From<RecentSteps> for Vec<Row> {
         let mut before = Before::default();
         let row = |arrived: &Arrived| {
             let (at, step) = arrived;
-            let mut end = 0_i64;
-            let span = |span: &PhaseSpan| {
-                let gap = i64::from(span.start_us) - end;
-                end = i64::from(span.start_us) + i64::from(span.dur_us);
-                (span.phase.index() as u8, gap, span.dur_us)
-            };
-            let spans: Vec<_> = step.spans.iter().map(span).collect();
             let row = Row(
                 at.0.wrapping_sub(before.at),
                 step.step.wrapping_sub(before.step) as i64,
                 step.start.0.wrapping_sub(before.end) as i64,
-                i64::from(step.dur_us) - end,
+                i64::from(step.dur_us) - end_of(step.spans.last()),
                 step.loss,
                 step.samples,
                 step.hidden_us,
-                spans,
+                RowSpans(step.spans.clone()),
             );
             before = Before::of(arrived);
             row
@@ -135,19 +177,11 @@ impl From<RecentSteps> for Vec<Row> {
 impl From<Vec<Row>> for RecentSteps {
     fn from(rows: Vec<Row>) -> Self {
         let (mut steps, mut before) = (Self::default(), Before::default());
-        for Row(at, step, start, more, loss, samples, hidden_us, spans) in rows {
-            let mut end = 0_i64;
-            let span = |(phase, gap, dur_us): (u8, i64, u32)| {
-                let phase = Phase::ALL.get(usize::from(phase)).copied().unwrap_or(Phase::Other);
-                let start_us = end.wrapping_add(gap) as u32;
-                end = i64::from(start_us) + i64::from(dur_us);
-                PhaseSpan { phase, start_us, dur_us }
-            };
-            let spans = spans.into_iter().map(span).collect();
+        for Row(at, step, start, more, loss, samples, hidden_us, RowSpans(spans)) in rows {
             let timing = StepTiming {
                 step: before.step.wrapping_add_signed(step),
                 start: HostTime(before.end.wrapping_add_signed(start)),
-                dur_us: end.wrapping_add(more) as u32,
+                dur_us: end_of(spans.last()).wrapping_add(more) as u32,
                 loss,
                 samples,
                 spans,
@@ -262,14 +296,16 @@ mod tests {
 
         #[test]
         fn whatever_is_written_is_read_without_harm(
-            numbers in prop::collection::vec((any::<[i64; 4]>(), any::<(u8, i64, u32)>()), 0..40),
+            numbers in prop::collection::vec((any::<[i64; 4]>(), any::<RowSpan>(), 0..12_usize), 0..40),
         ) {
-            let row = |([at, step, start, more], span): ([i64; 4], (u8, i64, u32))| {
-                Row(at, step, start, more, None, 0, 0, vec![span; 3])
+            let row = |([at, step, start, more], span, spans): ([i64; 4], RowSpan, usize)| {
+                (at, step, start, more, None::<f32>, 0_u32, 0_u32, vec![span; spans])
             };
-            let rows: Vec<Row> = numbers.into_iter().map(row).collect();
-            let count = rows.len();
-            prop_assert_eq!(RecentSteps::from(rows).len(), count);
+            let rows: Vec<_> = numbers.into_iter().map(row).collect();
+            let written = rmp_serde::to_vec_named(&rows).unwrap();
+            let read: RecentSteps = rmp_serde::from_slice(&written).unwrap();
+            let spans = read.iter().map(|(_, step)| step.spans.len());
+            prop_assert_eq!(spans.collect::<Vec<_>>(), rows.iter().map(|row| row.7.len()).collect::<Vec<_>>());
         }
     }
 }

@@ -109,10 +109,10 @@ fn before(sizes: &[Size], at: usize) -> u64 {
     at.checked_sub(1).map_or(0, |at| sizes[at].before)
 }
 
-/// Whether they take too much. Two that lie near each other hold the same steps and samples; all else, about an eighth of what those
-/// take, each has for itself.
+/// Whether they take too much. Two that lie near each other hold the same steps and samples; all else, about a quarter of what those
+/// take, each has for itself: where the time of each rank went, and the steps of its last block.
 fn is_too_much(sizes: &[Size]) -> bool {
-    let own = |(at, one): (usize, &Size)| one.weight.min(one.before - before(sizes, at)) + one.weight / 8;
+    let own = |(at, one): (usize, &Size)| one.weight.min(one.before - before(sizes, at)) + one.weight / 4;
     let taken: u64 = sizes.iter().enumerate().map(own).sum();
     sizes.len() > MOST || sizes.len() > LEAST && taken > MOST_STEPS
 }
@@ -136,7 +136,7 @@ fn least_needed(sizes: &[Size], place: Place) -> usize {
 mod tests {
     use super::*;
     use crate::domain::ids::HostId;
-    use crate::domain::past::{PastNet, PastSample};
+    use crate::domain::past::{PastGpus, PastNet, PastSample};
 
     /// Chunks of so many envelopes.
     const CHUNK: u64 = 500;
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_samples_of_hosts_weigh_as_steps_do() {
         let (at, net) = (Stamp(0), PastNet::from(0_u32));
-        let sample = PastSample { at, cpu: None, memory: None, net, gpus: Box::default() };
+        let sample = PastSample { at, cpu: None, memory: None, net, gpus: PastGpus::default() };
         let mut world = World::default();
         for host in 0..2_000 {
             let state = world.hosts.entry(HostId::from(format!("gpu-{host}"))).or_default();

@@ -129,9 +129,9 @@ impl Decoded {
         match channel {
             Channel::Chunk | Channel::Meta => {}
             Channel::Event | Channel::Clock => self.take_array(data)?,
-            Channel::Phase => self.envelopes.append(&mut block::phase::decode(data).map_err(text)?),
-            Channel::Gpu => self.envelopes.append(&mut block::telemetry::decode(data).map_err(text)?),
-            Channel::Metric => self.envelopes.append(&mut block::metric::decode(data).map_err(text)?),
+            Channel::Phase => self.add(block::phase::decode(data).map_err(text)?),
+            Channel::Gpu => self.add(block::telemetry::decode(data).map_err(text)?),
+            Channel::Metric => self.add(block::metric::decode(data).map_err(text)?),
             Channel::GpuNumbers => self.numbers.push(gpu_numbers::decode(data).map_err(text)?),
             Channel::Log(_) => match log_json::decode(data) {
                 Some(envelope) => self.envelopes.push(envelope),
@@ -142,6 +142,16 @@ impl Decoded {
             return Err(TOO_MANY.to_owned());
         }
         Ok(())
+    }
+
+    /// Adds those of a block. The first ones, which are most of a chunk, are not copied.
+    fn add(&mut self, mut more: Vec<Envelope>) {
+        if self.envelopes.is_empty() {
+            self.envelopes = more;
+        } else {
+            self.envelopes.reserve_exact(more.len());
+            self.envelopes.append(&mut more);
+        }
     }
 
     fn take_array(&mut self, data: &[u8]) -> Result<(), String> {

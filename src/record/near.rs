@@ -113,6 +113,23 @@ mod tests {
     }
 
     #[test]
+    fn steps_that_were_left_out_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        let mut writer = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+        write(&mut writer, 0..11);
+        let event = Event::Gap { what: "step".to_owned(), dropped: 9 };
+        let origin = Origin::Rank(spec(1).id, Rank(0));
+        writer.push(&Envelope { seq: 11, at: Stamp(11 * S), origin, event }).unwrap();
+        write(&mut writer, 20..31);
+        let part = PhasePart { from: Stamp(5 * S), until: Stamp(25 * S), width_us: 100_000 };
+        let told = NearReader::open(&path).unwrap().read(part, || true).unwrap().unwrap();
+        let is_left_out =
+            |second: i64| told.is_left_out(Rank(0).into(), Stamp(second * S), Stamp((second + 1) * S));
+        assert_eq!([10, 11, 19, 20].map(is_left_out), [false, true, true, false]);
+    }
+
+    #[test]
     fn what_is_not_wanted_any_more_is_not_read_on() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.mcap");

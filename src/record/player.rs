@@ -90,7 +90,7 @@ pub struct Player {
     motion: Motion,
     fold: Fold,
     steps: Option<Steps>,
-    loaded: Option<(usize, Arc<[Timed]>)>,
+    loaded: Option<(usize, Arc<Vec<Timed>>)>,
     /// A chunk that could not be read while playing.
     fault: Option<String>,
     reset_due: bool,
@@ -493,6 +493,8 @@ impl Player {
         if way(place.chunk) < way(self.fold.chunk()).saturating_add(WORTH_A_STATE) {
             return false;
         }
+        // the chunk that is loaded lies elsewhere, and to read a state takes memory
+        self.loaded = None;
         let Some(world) = saved.load(place) else { return false };
         self.fold.jump_to(place.chunk, place.last, world);
         true
@@ -560,15 +562,16 @@ impl Player {
     }
 
     /// The envelopes of a chunk. One that can no longer be read counts as empty, and is told.
-    fn load(&mut self, chunk: usize) -> Arc<[Timed]> {
-        let known = self.loaded.as_ref().filter(|(loaded, _)| *loaded == chunk);
-        let envelopes = match known.map(|(_, envelopes)| Arc::clone(envelopes)) {
-            Some(envelopes) => envelopes,
+    fn load(&mut self, chunk: usize) -> Arc<Vec<Timed>> {
+        // what is not wanted goes before the next is read, which takes as much memory
+        let known = self.loaded.take().filter(|(loaded, _)| *loaded == chunk);
+        let envelopes = match known {
+            Some((_, envelopes)) => envelopes,
             None => match self.reader.load(chunk) {
-                Ok(envelopes) => envelopes.into(),
+                Ok(envelopes) => Arc::new(envelopes),
                 Err(error) => {
                     self.fault = Some(error.to_string());
-                    Arc::from([])
+                    Arc::default()
                 }
             },
         };

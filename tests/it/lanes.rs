@@ -6,8 +6,9 @@ use crate::common::world::{
     CLOCK_OFFSET, FREE, Gpu, START, Story, gpu_slots, many_ranks, phases, playback_state, press, training,
 };
 use crate::screens::{COLOR, shoot, text};
-use hvtui::domain::event::Event;
+use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::host::LinkState;
+use hvtui::domain::ids::Rank;
 use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::phase_window::{PhasePart, PhaseWindow};
 use hvtui::domain::playback::PlaybackState;
@@ -465,6 +466,41 @@ fn what_is_no_longer_held_of_a_run_that_goes_on_is_read_and_drawn_closely() {
         assert_eq!(asked(&mut story, later_us - 1_000_000), None, "{less_s}");
         assert_eq!(asked(&mut story, later_us), Some((run.clone(), wider)), "{less_s}");
     }
+}
+
+#[test]
+fn steps_that_a_recorder_has_left_out_are_not_drawn_as_idle() {
+    let mut story = seconds(&FOUR, 4_000, |_| None);
+    story.send(Msg::Resize(120, 40));
+    story.model.ui.run.window = Some(600_000_000);
+    let of = |effect| if let Effect::ReadClosely(run, part) = effect { Some((run, part)) } else { None };
+    let now = story.at;
+    let (run, part) = story.send(Msg::Tick(now)).into_iter().find_map(of).expect("steps are no longer held");
+    let begin = timeline(&story.model).0;
+    let (from, to) = (begin.plus_micros(20_000_000), begin.plus_micros(60_000_000));
+    // without the steps of rank 2 in that time, and with a gap in their place or without one
+    let mut lane_where = |is_told: bool| {
+        let mut read = PhaseWindow::new(part);
+        let mut gaps = u32::from(is_told);
+        for envelope in &story.told {
+            let is_step = matches!(envelope.event, Event::StepDone { .. });
+            let is_of_it = is_step && envelope.origin == Origin::Rank(run.clone(), Rank(2));
+            if !is_of_it || !(from..to).contains(&envelope.at) {
+                read.take(envelope);
+            } else if gaps > 0 {
+                gaps -= 1;
+                let event = Event::Gap { what: "step".to_owned(), dropped: 40 };
+                read.take(&Envelope { event, ..envelope.clone() });
+            }
+        }
+        story.send(Msg::ReadClosely(run.clone(), part, Some(Arc::new(read))));
+        lane(&story, "rank 2")
+    };
+    let (idle, not_held) = (lane_where(false), lane_where(true));
+    assert!(!idle.contains('╌') && idle.contains("···"), "{idle}");
+    let lacks = not_held.matches('╌').count();
+    assert!((4..=8).contains(&lacks), "{not_held}");
+    assert_eq!(not_held.replace('╌', "·"), idle);
 }
 
 /// The training of four ranks, each of which hides some of its allreduce.

@@ -29,13 +29,15 @@ pub(in crate::record) fn is_readable(reader: &Reader, part: PhasePart) -> bool {
     reader.envelopes_before(behind).saturating_sub(reader.envelopes_before(first)) <= MOST
 }
 
-/// Takes the steps of a chunk in. Whether there is one that may have some of the part; what can't be read is passed over.
+/// Takes in the steps of a chunk, and that others are left out of it. Whether there is one that may have some of the part; what can't
+/// be read is passed over.
 pub(in crate::record) fn take_chunk(reader: &Reader, chunk: usize, window: &mut PhaseWindow) -> bool {
     let start = reader.chunk_span(chunk).map(|(start, _)| start);
     if start.is_none_or(|start| start > window.part().until) {
         return false;
     }
-    let steps = reader.load_untimed(chunk, |channel| channel == Channel::Phase).unwrap_or_default();
+    let wants = |channel| matches!(channel, Channel::Phase | Channel::Event);
+    let steps = reader.load_untimed(chunk, wants).unwrap_or_default();
     for envelope in &steps {
         window.take(envelope);
     }

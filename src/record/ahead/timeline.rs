@@ -24,7 +24,7 @@ pub(in crate::record) struct Timeline {
     /// The fold, and the moment up to which it has come.
     fold: Option<(Fold, Stamp)>,
     /// The chunk that is folded.
-    loaded: Option<(usize, Arc<[Timed]>)>,
+    loaded: Option<(usize, Arc<Vec<Timed>>)>,
     /// What was told last.
     told: Option<Told>,
 }
@@ -130,11 +130,12 @@ impl Timeline {
         told
     }
 
-    fn load(&mut self, reader: &Reader, chunk: usize) -> Arc<[Timed]> {
-        if let Some((_, envelopes)) = self.loaded.as_ref().filter(|(loaded, _)| *loaded == chunk) {
-            return Arc::clone(envelopes);
-        }
-        let envelopes: Arc<[Timed]> = reader.load(chunk).unwrap_or_default().into();
+    fn load(&mut self, reader: &Reader, chunk: usize) -> Arc<Vec<Timed>> {
+        // what is not wanted goes before the next is read
+        let envelopes = match self.loaded.take().filter(|(loaded, _)| *loaded == chunk) {
+            Some((_, envelopes)) => envelopes,
+            None => Arc::new(reader.load(chunk).unwrap_or_default()),
+        };
         self.loaded = Some((chunk, Arc::clone(&envelopes)));
         envelopes
     }

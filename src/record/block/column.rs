@@ -70,7 +70,8 @@ impl<'a> Dec<'a> {
         Self { rest: bytes }
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    /// So many bytes.
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(Malformed("ends early"))?;
         self.rest = rest;
         Ok(head)

@@ -95,15 +95,15 @@ impl GpuNumbers {
         for (field, readings) in self.columns {
             let mut readings = readings.into_iter();
             for (seq, count) in &self.samples {
-                let readings = readings.by_ref().take(*count).collect::<Vec<_>>();
-                let Ok(at) = envelopes.binary_search_by_key(seq, |envelope| envelope.seq) else { continue };
-                let Some(Event::HostSampled { sample }) = envelopes.get_mut(at).map(|one| &mut one.event)
-                else {
-                    continue;
-                };
-                for (gpu, reading) in Arc::make_mut(sample).gpus.iter_mut().zip(readings) {
-                    (field.set)(gpu, reading);
+                let mut of_sample = readings.by_ref().take(*count);
+                let at = envelopes.binary_search_by_key(seq, |envelope| envelope.seq).ok();
+                let found = at.and_then(|at| envelopes.get_mut(at)).map(|envelope| &mut envelope.event);
+                if let Some(Event::HostSampled { sample }) = found {
+                    for (gpu, reading) in Arc::make_mut(sample).gpus.iter_mut().zip(&mut of_sample) {
+                        (field.set)(gpu, reading);
+                    }
                 }
+                of_sample.for_each(drop);
             }
         }
     }

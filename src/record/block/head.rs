@@ -93,12 +93,11 @@ impl Heads {
     /// Joins each head with its event.
     pub(super) fn with(self, events: impl IntoIterator<Item = Event>) -> Vec<Envelope> {
         let Self { origins, rows } = self;
-        rows.into_iter()
-            .zip(events)
-            .filter_map(|((seq, at, origin), event)| {
-                Some(Envelope { seq, at, origin: origins.get(origin)?.clone(), event })
-            })
-            .collect()
+        let mut envelopes = Vec::with_capacity(rows.len());
+        envelopes.extend(rows.into_iter().zip(events).filter_map(|((seq, at, origin), event)| {
+            Some(Envelope { seq, at, origin: origins.get(origin)?.clone(), event })
+        }));
+        envelopes
     }
 }
 

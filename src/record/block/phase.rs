@@ -136,7 +136,8 @@ fn read_spans(dec: &mut Dec<'_>, timings: &mut [StepTiming]) -> Result<(), Malfo
     for _ in &*timings {
         counts.push(dec.count()?);
     }
-    if counts.iter().fold(0, |sum: usize, count| sum.saturating_add(*count)) > MAX_SPANS {
+    let total = counts.iter().fold(0, |sum: usize, count| sum.saturating_add(*count));
+    if total > MAX_SPANS {
         return Err(Malformed("has more spans than a chunk may have"));
     }
     for (timing, count) in timings.iter_mut().zip(counts) {
@@ -147,7 +148,8 @@ fn read_spans(dec: &mut Dec<'_>, timings: &mut [StepTiming]) -> Result<(), Malfo
             timing.spans.push(PhaseSpan { phase, start_us: 0, dur_us: 0 });
         }
     }
-    let mut gaps = Vec::new();
+    // each of them has taken a byte
+    let mut gaps = Vec::with_capacity(total);
     for _ in timings.iter().flat_map(|timing| &timing.spans) {
         gaps.push(dec.delta(0)?);
     }

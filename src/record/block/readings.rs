@@ -81,7 +81,7 @@ pub(super) struct Source<'b> {
     pub(super) texts: Texts<'b>,
 }
 
-impl Source<'_> {
+impl<'b> Source<'b> {
     pub(super) fn text(&mut self) -> Result<String, Malformed> {
         let number = self.dec.uint()?;
         self.texts.get(number).map(str::to_owned)
@@ -90,29 +90,65 @@ impl Source<'_> {
     pub(super) fn column<T>(
         &mut self,
         count: usize,
-        mut get: impl FnMut(&mut Self) -> Result<T, Malformed>,
+        get: impl FnMut(&mut Self) -> Result<T, Malformed>,
     ) -> Result<Vec<Reading<T>>, Malformed> {
-        let mut kinds = Vec::new();
-        for _ in 0..count {
-            kinds.push(self.dec.byte()?);
-        }
-        let mut readings = Vec::with_capacity(kinds.len());
+        let kinds = self.dec.take(count)?;
+        let mut readings = Vec::with_capacity(count);
+        self.each(kinds, get, |reading| readings.push(reading))?;
+        Ok(readings)
+    }
+
+    pub(super) fn numbers<T: TryFrom<u64>>(&mut self, count: usize) -> Result<Vec<Reading<T>>, Malformed> {
+        self.column(count, number())
+    }
+
+    /// A column of so many readings, each of which is `put` to its row: for columns of thousands, no list of them is made.
+    pub(super) fn column_to<R, T>(
+        &mut self,
+        (count, mut rows): (usize, impl Iterator<Item = R>),
+        get: impl FnMut(&mut Self) -> Result<T, Malformed>,
+        mut put: impl FnMut(R, Reading<T>),
+    ) -> Result<(), Malformed> {
+        let kinds = self.dec.take(count)?;
+        self.each(kinds, get, |reading| {
+            if let Some(row) = rows.next() {
+                put(row, reading);
+            }
+        })
+    }
+
+    /// The same of numbers.
+    pub(super) fn numbers_to<R, T: TryFrom<u64>>(
+        &mut self,
+        rows: (usize, impl Iterator<Item = R>),
+        put: impl FnMut(R, Reading<T>),
+    ) -> Result<(), Malformed> {
+        self.column_to(rows, number(), put)
+    }
+
+    fn each<T>(
+        &mut self,
+        kinds: &'b [u8],
+        mut get: impl FnMut(&mut Self) -> Result<T, Malformed>,
+        mut take: impl FnMut(Reading<T>),
+    ) -> Result<(), Malformed> {
         for kind in kinds {
-            readings.push(match kind {
+            take(match *kind {
                 UNSUPPORTED => Reading::Unsupported,
                 VALUE => Reading::Value(get(self)?),
                 FAILED => Reading::Failed { error: self.text()? },
                 _ => return Err(Malformed("has a reading of an unknown kind")),
             });
         }
-        Ok(readings)
+        Ok(())
     }
+}
 
-    pub(super) fn numbers<T: TryFrom<u64>>(&mut self, count: usize) -> Result<Vec<Reading<T>>, Malformed> {
-        let mut before = 0;
-        self.column(count, |from| {
-            before = from.dec.delta(before)?;
-            T::try_from(before).map_err(|_| TOO_LARGE)
-        })
+/// The numbers of a column, each as its difference from the one before.
+fn number<'b, T: TryFrom<u64>>() -> impl FnMut(&mut Source<'b>) -> Result<T, Malformed> {
+    let mut before = 0;
+    move |from: &mut Source<'b>| {
+        before = from.dec.delta(before)?;
+        T::try_from(before).map_err(|_| TOO_LARGE)
     }
 }

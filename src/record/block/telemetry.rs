@@ -130,32 +130,37 @@ pub(in crate::record) fn decode(bytes: &[u8]) -> Result<Vec<Envelope>, Malformed
     for _ in 0..rows {
         counts.push(from.dec.count()?);
     }
-    let mut gpus =
-        read_gpus(&mut from, counts.iter().fold(0, |sum: usize, n| sum.saturating_add(*n)))?.into_iter();
+    let gpus = read_gpus(&mut from, &counts)?;
     from.dec.end()?;
     let mut samples = Vec::with_capacity(rows);
-    let hosts = cpu_percent.into_iter().zip(memory_used).zip(load).zip(net_rx).zip(net_tx).zip(counts);
-    for (((((cpu_percent, memory_used), load), net_rx), net_tx), count) in hosts {
-        let gpus = gpus.by_ref().take(count).collect();
+    let hosts = cpu_percent.into_iter().zip(memory_used).zip(load).zip(net_rx).zip(net_tx).zip(gpus);
+    for (((((cpu_percent, memory_used), load), net_rx), net_tx), gpus) in hosts {
         let sample = HostSample { cpu_percent, memory_used, load, net_rx, net_tx, gpus };
         samples.push(Event::HostSampled { sample: Arc::new(sample) });
     }
     Ok(heads.with(samples))
 }
 
-fn read_gpus(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuSample>, Malformed> {
+/// The GPUs of samples that have so many each.
+fn read_gpus(from: &mut Source<'_>, counts: &[usize]) -> Result<Vec<Vec<GpuSample>>, Malformed> {
+    let count = counts.iter().fold(0, |sum: usize, count| sum.saturating_add(*count));
     if count > MAX_GPUS {
         return Err(Malformed("has more GPUs than a chunk may have"));
     }
-    let mut gpus = Vec::new();
-    for _ in 0..count {
-        gpus.push(GpuSample::unknown(from.dec.uint32()?));
+    let mut samples = Vec::with_capacity(counts.len());
+    for count in counts {
+        let mut gpus = Vec::with_capacity(*count);
+        for _ in 0..*count {
+            gpus.push(GpuSample::unknown(from.dec.uint32()?));
+        }
+        samples.push(gpus);
     }
     for field in placed() {
-        for (gpu, reading) in gpus.iter_mut().zip(from.numbers(count)?) {
-            if !(field.set)(gpu, reading) {
-                return Err(TOO_LARGE);
-            }
+        let mut fits = true;
+        let gpus = (count, samples.iter_mut().flatten());
+        from.numbers_to(gpus, |gpu, reading| fits &= (field.set)(gpu, reading))?;
+        if !fits {
+            return Err(TOO_LARGE);
         }
     }
     let throttle = from.column(count, |from| {
@@ -166,38 +171,33 @@ fn read_gpus(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuSample>, Malf
     let total =
         process_counts.iter().filter_map(Reading::value).fold(0, |sum: usize, n| sum.saturating_add(*n));
     let mut processes = read_processes(from, total)?.into_iter();
-    for ((gpu, throttle), counted) in gpus.iter_mut().zip(throttle).zip(process_counts) {
+    for ((gpu, throttle), counted) in samples.iter_mut().flatten().zip(throttle).zip(process_counts) {
         gpu.throttle = throttle;
         gpu.processes = counted.map(|count| processes.by_ref().take(count).collect());
     }
-    Ok(gpus)
+    Ok(samples)
 }
 
 fn read_processes(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuProcess>, Malformed> {
     if count > MAX_PROCESSES {
         return Err(Malformed("has more processes than a chunk may have"));
     }
-    let mut pids = Vec::new();
+    let mut processes = Vec::new();
     for _ in 0..count {
-        pids.push(from.dec.uint32()?);
+        processes.push(GpuProcess::unknown(from.dec.uint32()?));
     }
-    let users = from.column(count, Source::text)?;
-    let commands = from.column(count, Source::text)?;
-    let memory = from.numbers(count)?;
-    let rows = pids.into_iter().zip(users).zip(commands).zip(memory);
-    let process =
-        |(((pid, user), command), memory)| GpuProcess { user, command, memory, ..GpuProcess::unknown(pid) };
-    let mut processes: Vec<GpuProcess> = rows.map(process).collect();
+    from.column_to((count, processes.iter_mut()), Source::text, |process, user| process.user = user)?;
+    from.column_to((count, processes.iter_mut()), Source::text, |process, text| process.command = text)?;
+    from.numbers_to((count, processes.iter_mut()), |process, memory| process.memory = memory)?;
     if !from.dec.at_end() {
         for process in &mut processes {
             (process.run, process.container) = read_origin(from)?;
         }
     }
     if !from.dec.at_end() {
-        let times = from.numbers(count)?.into_iter().zip(from.numbers(count)?).zip(from.numbers(count)?);
-        for (process, ((sm_percent, start_ticks), age_s)) in processes.iter_mut().zip(times) {
-            (process.sm_percent, process.start_ticks, process.age_s) = (sm_percent, start_ticks, age_s);
-        }
+        from.numbers_to((count, processes.iter_mut()), |process, percent| process.sm_percent = percent)?;
+        from.numbers_to((count, processes.iter_mut()), |process, ticks| process.start_ticks = ticks)?;
+        from.numbers_to((count, processes.iter_mut()), |process, age| process.age_s = age)?;
     }
     Ok(processes)
 }

@@ -108,7 +108,8 @@ impl Counters<'_> {
         canvas.name(1, y, part.x - 2, &name, dim);
         let Some(state) = self.model.world.hosts.get(&placement.host) else { return };
         let samples = self.samples(state, &placement.host, part);
-        let util = |past: &PastSample| state.util_of(past, &placement.slot);
+        let (slot, place) = (&placement.slot, state.gpu_of(&placement.slot));
+        let util = |past: &PastSample| past.util_at(slot, place);
         let load = |bounds: (Stamp, Stamp), away: bool| {
             let util = peak_between(&samples, bounds, !away, util);
             let of_all = || self.ahead.history.load_between(placement.rank, bounds.0, bounds.1);
@@ -251,11 +252,11 @@ fn draw_line(
     away: impl Fn(u16) -> bool,
     of: impl Fn((Stamp, Stamp), bool) -> Option<f64>,
 ) {
-    let cell = |column: u16| {
+    let fill = canvas.theme.fill;
+    for column in 0..part.w {
         let away = away(column);
         let share = of((part.moment(column), part.moment(column + 1)), away);
-        if share.is_none() && away { strip::AWAY } else { level(share) }
-    };
-    let line: String = (0..part.w).map(cell).collect();
-    canvas.text(part.x, y, part.w, &line, canvas.theme.fill);
+        let glyph = if share.is_none() && away { strip::AWAY } else { level(share) };
+        canvas.glyph(part.x + column, y, glyph, fill);
+    }
 }

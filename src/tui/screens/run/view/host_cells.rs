@@ -1,6 +1,7 @@
 //! The cells of a host, for all its ranks of the run: the worst where it matters, sums and means else.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use ratatui::style::Style;
 
@@ -16,6 +17,7 @@ use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::run::recent::Recent;
+use crate::tui::screens::run::rows::Look;
 use crate::tui::screens::run::view::rank_cells::{
     NO_STEP, last_words, milliseconds, phases, rate_words, style_of, values,
 };
@@ -30,6 +32,10 @@ pub(super) struct HostRow<'a> {
     ranks: Vec<(Rank, &'a RankState)>,
     /// When the host was heard last, if it is silent.
     heard: Option<Stamp>,
+    /// The rank that its row tells of: the one that failed first, or is late.
+    culprit: Option<(Rank, &'a RankState)>,
+    /// What the slots of its ranks tell, once a column has asked for it.
+    values: OnceCell<Vec<(Cow<'a, SlotValues>, bool)>>,
 }
 
 impl<'a> HostRow<'a> {
@@ -38,7 +44,8 @@ impl<'a> HostRow<'a> {
         let rank = |number: &Rank| Some((*number, table.run.ranks.get(number.0 as usize)?));
         let ranks: Vec<(Rank, &RankState)> = numbers.filter_map(rank).collect();
         let heard = ranks.iter().find_map(|(_, rank)| table.look.heard_last(rank));
-        Self { table, host, ranks, heard }
+        let culprit = culprit(table.look, &ranks);
+        Self { table, host, ranks, heard, culprit, values: OnceCell::new() }
     }
 
     /// Its ranks in so many columns: `85-92`.
@@ -62,38 +69,32 @@ impl<'a> HostRow<'a> {
         self.recents().filter_map(of).max_by(f64::total_cmp)
     }
 
-    /// The rank that a row of the host tells of: the one that failed first, or is late.
-    fn culprit(&self) -> Option<(Rank, &'a RankState)> {
-        let look = &self.table.look;
-        let failed = self.ranks.iter().find(|(number, _)| look.is_culprit(*number, None));
-        let failed = failed.or_else(|| self.ranks.iter().find(|(number, _)| look.has_failed(*number)));
-        failed.or_else(|| self.ranks.iter().find(|(number, _)| look.is_late(*number))).copied()
-    }
-
     fn hangs(&self, number: Rank) -> bool {
         self.table.look.no_step_since(number, None).is_some()
     }
 
     /// What the slots of its ranks tell.
-    fn values(&self) -> impl Iterator<Item = (Cow<'a, SlotValues>, bool)> {
-        self.ranks.iter().filter_map(|(number, rank)| values(self.table, *number, rank))
+    fn values(&self) -> &[(Cow<'a, SlotValues>, bool)] {
+        self.values.get_or_init(|| {
+            self.ranks.iter().filter_map(|(number, rank)| values(self.table, *number, rank)).collect()
+        })
     }
 
     /// A sum or a maximum over the slots of which it is known.
     fn gpus<T: Copy>(&self, of: impl Fn(&SlotValues) -> &Reading<T>, both: impl Fn(T, T) -> T) -> Option<T> {
-        self.values().filter_map(|(values, _)| of(&values).value().copied()).reduce(both)
+        self.values().iter().filter_map(|(values, _)| of(values).value().copied()).reduce(both)
     }
 
     fn state(&self, canvas: &Canvas<'_>) -> (String, Style) {
         // a failure is known, whatever became of the others since
-        let failed = self.culprit().is_some_and(|(number, _)| self.table.look.has_failed(number));
+        let failed = self.culprit.is_some_and(|(number, _)| self.table.look.has_failed(number));
         if let Some(heard) = self.heard.filter(|_| !failed) {
             return (format!("{} old", age(self.table.model.moment(), heard)), canvas.theme.dim);
         }
         let word = |(number, rank): (Rank, &RankState)| {
             if self.hangs(number) { NO_STEP } else { rank.word() }
         };
-        let Some(first) = self.culprit().or(self.ranks.first().copied()) else {
+        let Some(first) = self.culprit.or(self.ranks.first().copied()) else {
             return ("–".to_owned(), canvas.theme.dim);
         };
         let style = style_of(self.table, first.0, word(first), canvas);
@@ -103,10 +104,17 @@ impl<'a> HostRow<'a> {
     }
 }
 
+/// Of these ranks the one that failed first, or is late.
+fn culprit<'a>(look: &Look<'_>, ranks: &[(Rank, &'a RankState)]) -> Option<(Rank, &'a RankState)> {
+    let failed = ranks.iter().find(|(number, _)| look.is_culprit(*number, None));
+    let failed = failed.or_else(|| ranks.iter().find(|(number, _)| look.has_failed(*number)));
+    failed.or_else(|| ranks.iter().find(|(number, _)| look.is_late(*number))).copied()
+}
+
 pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16) {
     let (x, w) = (column.x, column.w);
     let text = if row.heard.is_some() { canvas.theme.dim } else { canvas.theme.text };
-    let culprit = row.culprit();
+    let culprit = row.culprit;
     let words = match column.id {
         Col::Rank => {
             let opened = row.table.model.ui.run.arranged.opened.contains(row.host);
@@ -175,7 +183,7 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
         Col::Exposed => milliseconds(row.worst(Recent::exposed_us)),
         Col::Util | Col::Memory | Col::Power | Col::Temperature => {
             let words = gpu_words(row, column.id);
-            let is_old = row.values().all(|(_, is_old)| is_old);
+            let is_old = row.values().iter().all(|(_, is_old)| *is_old);
             return canvas.right(x, y, w, &words, if is_old { canvas.theme.dim } else { text });
         }
     };
@@ -193,7 +201,7 @@ fn gpu_words(row: &HostRow<'_>, column: Col) -> String {
             row.gpus(|values| &values.temperature, Ord::max).map(|celsius| celsius.to_string())
         }
         _ => {
-            let known: Vec<f64> = row.values().filter_map(|(values, _)| values.load).collect();
+            let known: Vec<f64> = row.values().iter().filter_map(|(values, _)| values.load).collect();
             let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
             return percent(mean.map(|mean| mean * 100.0));
         }
@@ -203,7 +211,7 @@ fn gpu_words(row: &HostRow<'_>, column: Col) -> String {
 
 /// What the rank to look at says, else how its clock runs.
 fn line(row: &HostRow<'_>, canvas: &Canvas<'_>, room: u16) -> (String, Style) {
-    if let Some((number, rank)) = row.culprit() {
+    if let Some((number, rank)) = row.culprit {
         let (words, style) = last_words((row.table, number), rank, canvas);
         return (format!("rank {number}: {words}"), style);
     }

@@ -496,7 +496,11 @@ fn phases_of(ahead: Ahead<'_>, one: Trainer<'_>, host: Option<&HostState>, part:
                 }
                 stalls.extend(is_stall(column, point.longest_own_us).then_some(column));
             }
-            None if is_near => {}
+            None if is_near => {
+                let to = part.moment(column + 1);
+                let lacks = near.is_some_and(|near| near.is_left_out(one.id(), from, to));
+                unknown.extend(lacks.then_some(column));
+            }
             None if ahead.unread.is_some_and(|(read, end)| read <= from && from < end) => {
                 unknown.insert(column);
             }

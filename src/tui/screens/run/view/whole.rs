@@ -305,9 +305,10 @@ fn loads(
     range: (Stamp, Stamp),
 ) {
     let columns: Vec<_> = whole::columns(range, w.into()).collect();
-    let line: String = frame.history.mean_loads(ranks, &columns).into_iter().map(level).collect();
     let fill = canvas.theme.fill;
-    canvas.text(x, y, w, &line, fill);
+    for (x, load) in (x..).zip(frame.history.mean_loads(ranks, &columns)) {
+        canvas.glyph(x, y, level(load), fill);
+    }
 }
 
 #[cfg(test)]
