@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Envelope, Event, Origin};
+use super::event::Envelope;
 use super::history::{PhasePoint, phase_width_us};
+use super::phase_buckets::{PhaseBuckets, of_step};
 use super::series::{Merge, Series};
 use super::time::Stamp;
 use super::trainer_keys::TrainerId;
@@ -42,6 +43,15 @@ impl PhasePart {
     /// Whether it has all of the time between two moments.
     pub fn covers(&self, from: Stamp, to: Stamp) -> bool {
         self.from <= from && to <= self.until
+    }
+
+    /// The same of buckets of this length, microseconds: it begins with one, and a point of it has whole ones.
+    #[must_use]
+    pub fn of_buckets(self, bucket_us: i64) -> Self {
+        let bucket_us = bucket_us.max(1);
+        let from = Stamp(self.from.0.div_euclid(bucket_us).saturating_mul(bucket_us));
+        let in_a_point = (self.width_us.max(1) - 1) / bucket_us + 1;
+        Self { from, width_us: in_a_point.saturating_mul(bucket_us), ..self }
     }
 
     fn points(&self) -> usize {
@@ -109,23 +119,36 @@ impl PhaseWindow {
 
     /// Takes a step in that was told then.
     pub fn take(&mut self, envelope: &Envelope) {
-        let Event::StepDone { timing } = &envelope.event else { return };
-        let id = match &envelope.origin {
-            Origin::Rank(_, rank) => TrainerId::from(*rank),
-            Origin::Worker(_, rank, worker) => TrainerId::new(*rank, Some(*worker)),
-            Origin::Host(_) | Origin::Run(_) => return,
-        };
-        let PhasePart { from, until, width_us } = self.part;
-        if !(from..=until).contains(&envelope.at) {
-            return;
+        if self.has_moment(envelope.at)
+            && let Some((id, point)) = of_step(envelope)
+        {
+            self.put(id, envelope.at, &point);
         }
+    }
+
+    /// Takes in the buckets that begin in it, each as a whole: it is a part [`PhasePart::of_buckets`] that are as long or a whole
+    /// number of times as long.
+    pub fn merge(&mut self, buckets: &PhaseBuckets) {
+        for (id, begin, point) in buckets.timed() {
+            if self.has_moment(begin) {
+                self.put(id, begin, point);
+            }
+        }
+    }
+
+    fn has_moment(&self, at: Stamp) -> bool {
+        (self.part.from..=self.part.until).contains(&at)
+    }
+
+    fn put(&mut self, id: TrainerId, at: Stamp, point: &PhasePoint) {
+        let PhasePart { from, width_us, .. } = self.part;
         let most = self.part.points();
         // there may be more than are known when it is begun
         if self.phases.len() * most > 2 * POINTS && !self.phases.contains_key(&id) {
             return;
         }
         let series = self.phases.entry(id).or_insert_with(|| Series::of_width(from, width_us, most));
-        series.at(envelope.at).merge(&PhasePoint::of(timing, timing.phase_totals()));
+        series.at(at).merge(point);
     }
 
     /// Whether something is known of one that trains.
@@ -171,6 +194,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::domain::event::{Event, Origin};
     use crate::domain::ids::{Rank, RunId};
     use crate::domain::time::HostTime;
     use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
@@ -211,6 +235,16 @@ mod tests {
         assert_eq!(wanted(400, 1), None, "the history of a short run is as close");
         assert_eq!(wanted(36_000, 4_096), None, "too many train");
         assert_eq!(WantedPart::new((s(5), s(5)), 600_000_000, (s(0), s(9)), (s(0), s(36_000)), 1), None);
+    }
+
+    #[test]
+    fn a_part_of_buckets_begins_with_one_and_has_whole_ones_in_each_point() {
+        let part = PhasePart { from: Stamp(7_300_000), until: Stamp(99_500_000), width_us: 4_000_001 };
+        let whole = part.of_buckets(4_000_000);
+        assert_eq!(whole, PhasePart { from: Stamp(4_000_000), width_us: 8_000_000, ..part });
+        assert_eq!(whole.of_buckets(4_000_000), whole);
+        let short = PhasePart { from: Stamp(-1), width_us: 300_000, ..part }.of_buckets(1_000_000);
+        assert_eq!((short.from, short.width_us), (Stamp(-1_000_000), 1_000_000));
     }
 
     #[test]
