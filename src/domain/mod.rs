@@ -49,6 +49,7 @@ pub mod options;
 pub mod outage;
 pub mod outcome;
 pub mod past;
+pub mod phase_buckets;
 pub mod phase_window;
 pub mod pick;
 pub mod pickle;

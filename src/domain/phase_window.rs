@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::event::{Envelope, Event, Origin};
+use super::event::Envelope;
 use super::history::{PhasePoint, phase_width_us};
+use super::phase_buckets::{PhaseBuckets, of_gap, of_step};
 use super::series::{Merge, Series};
 use super::time::Stamp;
 use super::trainer_keys::TrainerId;
@@ -17,8 +18,6 @@ const LEAST_POINTS: usize = 128;
 const MOST_POINTS: usize = 512;
 /// No point lasts shorter, microseconds.
 const LEAST_US: i64 = 50_000;
-/// What a gap of steps names.
-const STEP: &str = "step";
 /// Beside the window so much of it is read at either end: it moves on.
 const MARGIN: i64 = 8;
 
@@ -44,6 +43,15 @@ impl PhasePart {
     /// Whether it has all of the time between two moments.
     pub fn covers(&self, from: Stamp, to: Stamp) -> bool {
         self.from <= from && to <= self.until
+    }
+
+    /// The same of buckets of this length, microseconds: it begins with one, and a point of it has whole ones.
+    #[must_use]
+    pub fn of_buckets(self, bucket_us: i64) -> Self {
+        let bucket_us = bucket_us.max(1);
+        let from = Stamp(self.from.0.div_euclid(bucket_us).saturating_mul(bucket_us));
+        let in_a_point = (self.width_us.max(1) - 1) / bucket_us + 1;
+        Self { from, width_us: in_a_point.saturating_mul(bucket_us), ..self }
     }
 
     fn points(&self) -> usize {
@@ -114,21 +122,27 @@ impl PhaseWindow {
     /// Takes a step in that was told then, or that steps were left out of the recording; in the order of the recording, also what comes
     /// shortly before the part.
     pub fn take(&mut self, envelope: &Envelope) {
-        let id = match &envelope.origin {
-            Origin::Rank(_, rank) => TrainerId::from(*rank),
-            Origin::Worker(_, rank, worker) => TrainerId::new(*rank, Some(*worker)),
-            Origin::Host(_) | Origin::Run(_) => return,
-        };
-        let timing = match &envelope.event {
-            Event::StepDone { timing } => timing,
-            Event::Gap { what, .. } if what == STEP => return self.leave_out(id, envelope.at),
-            _ => return,
-        };
+        if let Some((id, point)) = of_step(envelope) {
+            self.put(id, envelope.at, &point);
+        } else if let Some(id) = of_gap(envelope) {
+            self.leave_out(id, envelope.at);
+        }
+    }
+
+    /// Takes in the buckets that begin in it, each as a whole: it is a part [`PhasePart::of_buckets`] that are as long or a whole
+    /// number of times as long.
+    pub fn merge(&mut self, buckets: &PhaseBuckets) {
+        for (id, begin, point) in buckets.timed() {
+            self.put(id, begin, point);
+        }
+    }
+
+    fn put(&mut self, id: TrainerId, at: Stamp, point: &PhasePoint) {
         let PhasePart { from, until, width_us } = self.part;
         if let Some((_, end)) = self.left_out.get_mut(&id).and_then(|spans| spans.last_mut()) {
-            *end = envelope.at.min(*end);
+            *end = at.min(*end);
         }
-        if !(from..=until).contains(&envelope.at) {
+        if !(from..=until).contains(&at) {
             return;
         }
         let most = self.part.points();
@@ -137,7 +151,7 @@ impl PhaseWindow {
             return;
         }
         let series = self.phases.entry(id).or_insert_with(|| Series::of_width(from, width_us, most));
-        series.at(envelope.at).merge(&PhasePoint::of(timing, timing.phase_totals()));
+        series.at(at).merge(point);
     }
 
     /// Steps of one that trains are left out from this moment on, until the next is told.
@@ -200,6 +214,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::domain::event::{Event, Origin};
     use crate::domain::ids::{Rank, RunId};
     use crate::domain::time::HostTime;
     use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
@@ -266,7 +281,9 @@ mod tests {
             step(8_000_000),
             gap(rank(1), 9_500_000, "step"),
         ];
-        all.iter().for_each(|envelope| window.take(envelope));
+        for envelope in &all {
+            window.take(envelope);
+        }
         let left_out = |rank: u32| -> Vec<i64> {
             let tenths = (10..90_i64).filter(|tenth| {
                 let from = Stamp(tenth * 100_000);
@@ -278,6 +295,16 @@ mod tests {
         assert_eq!(left_out(2), (70..90).collect::<Vec<_>>());
         assert!(left_out(3).is_empty());
         assert!(!window.has(Rank(2).into()), "none of its steps is told");
+    }
+
+    #[test]
+    fn a_part_of_buckets_begins_with_one_and_has_whole_ones_in_each_point() {
+        let part = PhasePart { from: Stamp(7_300_000), until: Stamp(99_500_000), width_us: 4_000_001 };
+        let whole = part.of_buckets(4_000_000);
+        assert_eq!(whole, PhasePart { from: Stamp(4_000_000), width_us: 8_000_000, ..part });
+        assert_eq!(whole.of_buckets(4_000_000), whole);
+        let short = PhasePart { from: Stamp(-1), width_us: 300_000, ..part }.of_buckets(1_000_000);
+        assert_eq!((short.from, short.width_us), (Stamp(-1_000_000), 1_000_000));
     }
 
     #[test]

@@ -237,7 +237,13 @@ fn a_gpu_that_has_fallen_off_the_bus_takes_no_ranks() {
     let own = Lease { user: Some("li".to_owned()), own: true, ..Lease::unknown("GPU-0") };
     let leases = Leases { held: vec![own], ..Leases::default() };
     let usable = |events| {
-        let now = Now { sample: Some(&sample), events, leases: Some(&leases), age: &no_age };
+        let now = Now {
+            sample: Some(&sample),
+            events,
+            acknowledged: &BTreeMap::new(),
+            leases: Some(&leases),
+            age: &no_age,
+        };
         let facts = HostFacts::present(&HostConfig::this_machine(), &info(3), &now, "/here");
         let words = facts.busy[&0].words.clone();
         (facts.usable(true).iter().map(Slot::index).collect::<Vec<_>>(), words)

@@ -28,7 +28,7 @@ const LONGEST_DATA: usize = 64 << 20;
 /// How much the whole file may take.
 const MOST_BYTES: u64 = 256 << 20;
 /// How many records are looked at.
-const MOST_RECORDS: usize = 1024;
+const MOST_RECORDS: usize = 2048;
 
 /// What the data of a record are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,15 @@ pub(super) enum About {
     Index(Vec<FileSum>),
     /// A [`crate::domain::analysis::Analyzer`] that has taken in all of these files.
     Report(Vec<FileSum>),
+    /// A block of [`crate::domain::phase_buckets::PhaseBuckets`] of a level: of the chunks from one up to a place of the recording.
+    Phases {
+        /// The level.
+        level: usize,
+        /// The first chunk.
+        first: usize,
+        /// The place.
+        place: Place,
+    },
 }
 
 /// The file, as it was when it was opened and as it was written to since.
@@ -121,20 +130,27 @@ impl Cache {
     /// The data of a record, also where another one has put it elsewhere meanwhile; `None` where that has left it out. Where they are
     /// not as they were written, the file begins anew.
     pub(super) fn data(&mut self, record: &Record) -> Option<Vec<u8>> {
+        let data = self.data_alone(record);
+        let lies_there = || self.records.iter().any(|one| one.about == record.about);
+        if data.is_none() && (self.records.is_empty() || lies_there()) {
+            tracing::debug!(path = %self.path.display(), "it is not as it was written");
+            self.begin_anew();
+        }
+        data
+    }
+
+    /// The same for a record without which the others are as good as before: they stay where it is not as it was written.
+    pub(super) fn data_alone(&mut self, record: &Record) -> Option<Vec<u8>> {
         let read = |path: &Path, record: &Record| data_in(&File::open(path).ok()?, record);
         if let Some(data) = read(&self.path, record) {
             return Some(data);
         }
         self.rescan();
-        if !self.records.is_empty() && !self.records.contains(record) {
-            let moved = self.records.iter().rfind(|one| one.about == record.about)?;
-            if let Some(data) = read(&self.path, moved) {
-                return Some(data);
-            }
+        if self.records.contains(record) {
+            return None;
         }
-        tracing::debug!(path = %self.path.display(), "it is not as it was written");
-        self.begin_anew();
-        None
+        let moved = self.records.iter().rfind(|one| one.about == record.about)?;
+        read(&self.path, moved)
     }
 
     /// Forgets all of it: the next record is the first, unless another one has begun it anew by then.
@@ -522,6 +538,22 @@ mod tests {
         one.add(About::Report(Vec::new()), b"first");
         other.add(About::Report(Vec::new()), b"second");
         assert_eq!((other.records().len(), open().records().len()), (2, 2));
+    }
+
+    #[test]
+    fn a_record_that_is_read_alone_is_lost_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(recording.parent().unwrap()).unwrap();
+        let mut cache = Cache::of(&recording).unwrap();
+        cache.add(About::Index(Vec::new()), b"first");
+        cache.add(About::Report(Vec::new()), b"second");
+        let records = cache.records().to_vec();
+        let file = OpenOptions::new().write(true).open(&cache.path).unwrap();
+        file.write_all_at(b"x", records[1].at).unwrap();
+        assert_eq!((cache.data_alone(&records[1]), cache.records().len()), (None, 2));
+        assert_eq!(cache.data_alone(&records[0]), Some(b"first".to_vec()));
+        assert_eq!((cache.data(&records[1]), cache.records().len()), (None, 0));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Index {
                 sums.len() == files.len()
                     && sums.iter().zip(files).all(|(sum, file)| sum.length == file.length())
             }
-            About::State(_) | About::Steps(_) | About::Report(_) => false,
+            About::State(_) | About::Steps(_) | About::Report(_) | About::Phases { .. } => false,
         };
         let record = cache.records().iter().rfind(fits)?.clone();
         let About::Index(sums) = &record.about else { return None };

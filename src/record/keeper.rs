@@ -1,5 +1,5 @@
-//! Keeps states of a long run beside its recording while that is written, on a thread of its own: who opens the replay then need not
-//! wait until all of it is folded.
+//! Keeps states of a long run and where the time of its ranks went beside its recording while that is written, on a thread of its
+//! own: who opens the replay then need not wait until all of it is folded.
 //!
 //! It folds what it reads back from the file, as a replay does, so that both come to the same. Of short runs nothing is kept; a
 //! replay of them opens at once.
@@ -162,6 +162,7 @@ impl Task {
             if let Some(steps) = self.steps.as_mut().filter(|steps| steps.next_chunk() == chunk) {
                 steps.take(&envelopes);
             }
+            self.saved.take_chunk(&self.reader, chunk, &envelopes);
             self.fold.take(&envelopes, fold::ALL);
             self.saved.keep(&self.reader, &self.fold, false);
         }

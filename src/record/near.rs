@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::ahead::{is_readable, take_chunk};
 use super::error::Error;
+use super::levels::{Kept, Progress, Reading};
 use super::reader::Reader;
 use crate::domain::phase_window::{PhasePart, PhaseWindow};
 
@@ -12,6 +12,8 @@ use crate::domain::phase_window::{PhasePart, PhaseWindow};
 #[derive(Debug)]
 pub struct NearReader {
     reader: Reader,
+    /// What is kept beside it.
+    kept: Kept,
 }
 
 impl NearReader {
@@ -20,7 +22,7 @@ impl NearReader {
     /// # Errors
     /// It can't be read, or is none.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { reader: Reader::open(path)? })
+        Ok(Self { reader: Reader::open(path)?, kept: Kept::default() })
     }
 
     /// The first file of the recording.
@@ -28,8 +30,9 @@ impl NearReader {
         self.reader.path()
     }
 
-    /// Where the time went in a part, as far as it is on the disk by now: what is told may have less than was asked for. `None`
-    /// where nothing of it is, where it would take seconds, and as soon as it is not wanted any more, which is asked before each chunk.
+    /// Where the time went in a part, as far as it is on the disk by now: what is told may have less than was asked for, and longer
+    /// points. `None` where nothing of it is, where it would take seconds, and as soon as it is not wanted any more, which is asked
+    /// before each chunk or block that is read.
     ///
     /// # Errors
     /// What was written since can't be read.
@@ -41,16 +44,22 @@ impl NearReader {
         self.reader.read_on()?;
         let Some((start, end)) = self.reader.range() else { return Ok(None) };
         let part = PhasePart { from: part.from.max(start), until: part.until.min(end), ..part };
-        if part.until <= part.from || !is_readable(&self.reader, part) {
+        if part.until <= part.from {
             return Ok(None);
         }
-        let mut window = PhaseWindow::new(part);
-        let mut chunk = self.reader.chunk_at(part.from);
+        self.kept.look(&self.reader);
+        let mut reading = None;
         while is_wanted() {
-            if !take_chunk(&self.reader, chunk, &mut window) {
-                return Ok(Some(window));
+            let Some(mut begun) =
+                reading.take().or_else(|| self.kept.plan(&self.reader, part).map(Reading::new))
+            else {
+                return Ok(None);
+            };
+            match begun.read(&self.reader, &mut self.kept) {
+                Progress::GoesOn => reading = Some(begun),
+                Progress::Lost => {}
+                Progress::Done => return Ok(Some(begun.into_window())),
             }
-            chunk += 1;
         }
         Ok(None)
     }
@@ -64,9 +73,9 @@ mod tests {
     use super::*;
     use crate::domain::analysis::fixtures::{spec, timing};
     use crate::domain::event::{Envelope, Event, Origin};
-    use crate::domain::ids::Rank;
+    use crate::domain::ids::{Rank, RunId};
     use crate::domain::time::Stamp;
-    use crate::record::Writer;
+    use crate::record::{Player, Writer};
 
     const S: i64 = 1_000_000;
 
@@ -144,5 +153,39 @@ mod tests {
         assert_eq!(reader.read(part, is_wanted).unwrap(), None);
         assert_eq!(asked.get(), 3);
         assert!(NearReader::open(&folder.path().join("none.mcap")).is_err());
+    }
+
+    #[test]
+    fn where_much_lies_what_is_kept_of_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        let mut writer = Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+        write(&mut writer, 0..2);
+        // 256 steps a second, for seven and a half minutes
+        for step in 0..450 * 256 {
+            let event =
+                Event::StepDone { timing: Arc::new(timing(step + 2, [1, 1, 1, 1, 1, step as u32 % 9])) };
+            let at = Stamp(2 * S + step as i64 * S / 256);
+            let origin = Origin::Rank(spec(1).id, Rank(0));
+            writer.push(Envelope { seq: step + 2, at, origin, event }).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut player = Player::open(&path).unwrap();
+        player.seek(player.state().end);
+        while player.advance(Stamp(0)).reading.is_some() {}
+        let elsewhere = folder.path().join("run.mcap");
+        std::fs::copy(&path, &elsewhere).unwrap();
+        let part = PhasePart { from: Stamp(10 * S), until: Stamp(440 * S - 1), width_us: S };
+        let read = |path: &Path| {
+            let asked = Cell::new(0);
+            let is_wanted = || asked.replace(asked.get() + 1) < 10_000;
+            let told = NearReader::open(path).unwrap().read(part, is_wanted).unwrap().unwrap();
+            (told, asked.get())
+        };
+        let (by_blocks, few) = read(&path);
+        let (by_steps, many) = read(&elsewhere);
+        assert!(steps(&by_steps) > 0 && by_blocks == by_steps);
+        assert!(few < 60 && many > 500, "{few} {many}");
     }
 }

@@ -227,6 +227,7 @@ impl Player {
     /// Takes in what was recorded since. Says whether that changes what [`Player::state`] tells.
     pub fn grow(&mut self, now: Stamp) -> bool {
         let before = (self.end, self.writing, self.unread.clone());
+        let chunks = self.reader.chunk_count();
         self.unread = self.reader.read_on().err().map(|error| error.to_string());
         let (start, end) = self.reader.range().unwrap_or((self.start, self.end));
         if self.steps.is_none() {
@@ -235,6 +236,9 @@ impl Player {
             (self.start, self.playhead) = (start, start);
         }
         self.end = self.end.max(end);
+        if self.reader.chunk_count() > chunks {
+            self.phases.look_again();
+        }
         let is_open = self.may_grow() && self.reader.integrity() != &Integrity::Complete;
         let written = self.reader.written();
         let goes_on = is_open && written.is_some_and(|at| now.micros_since(at) < STILL_US);
@@ -500,14 +504,18 @@ impl Player {
         true
     }
 
-    /// Keeps what it has come to beside the recording, where the way there was long.
-    fn save(&mut self) {
+    /// Whether what it finds out is kept beside the recording.
+    fn keeps(&self) -> bool {
         // a state without a chunk that could not be read would be believed
         let is_whole = self.fault.is_none() && self.unread.is_none();
         // while it is written, the client that writes it keeps them
-        let Some(saved) = self.saved.as_mut().filter(|_| is_whole && self.writing == Writing::Over) else {
-            return;
-        };
+        is_whole && self.writing == Writing::Over
+    }
+
+    /// Keeps what it has come to beside the recording, where the way there was long.
+    fn save(&mut self) {
+        let keeps = self.keeps();
+        let Some(saved) = self.saved.as_mut().filter(|_| keeps) else { return };
         let ends = self.fold.chunk() == self.reader.chunk_count();
         saved.keep(&self.reader, &self.fold, ends);
         if ends {
@@ -578,6 +586,12 @@ impl Player {
         // those that were kept may end where the playhead stands
         if let Some(steps) = self.steps.as_mut().filter(|steps| steps.next_chunk() == chunk) {
             steps.take(&envelopes);
+        }
+        let keeps = self.keeps();
+        if let Some(saved) = self.saved.as_mut().filter(|_| keeps)
+            && saved.take_chunk(&self.reader, chunk, &envelopes)
+        {
+            self.phases.look_again();
         }
         self.loaded = Some((chunk, Arc::clone(&envelopes)));
         envelopes

@@ -1,5 +1,5 @@
-//! States of a run and when it finished its steps, kept beside its recording: a replay begins at the nearest one instead of at the start. The client that records a
-//! long run leaves them, and so does a replay that had a long way to go.
+//! States of a run, when it finished its steps and where the time of its ranks went, kept beside its recording: a replay begins at the nearest state instead of at
+//! the start. The client that records a long run leaves them, and so does a replay that had a long way to go.
 //!
 //! A state is believed only under the same rules of alerts, and while the chunk before it is the one that it was written after.
 
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::cache::{About, Cache, Record};
 use super::fold::{Fold, Until};
-use super::reader::Reader;
+use super::levels::{Block, Maker};
+use super::reader::{Reader, Timed};
 use super::steps::Steps;
 use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
@@ -23,6 +24,10 @@ const BETWEEN: u64 = 120_000;
 pub(super) const LAST: u64 = 80_000;
 /// With more states every second one goes, and twice as much lies between two.
 const MOST: usize = 128;
+/// Of each level of phases so many blocks are kept at most, and no more once they take so many bytes: what comes later is in the levels
+/// with longer buckets alone.
+const MOST_BLOCKS: usize = 384;
+const MOST_BLOCK_BYTES: usize = 24 << 20;
 /// The largest one unpacked.
 const LONGEST: u64 = 1 << 30;
 /// From so many bytes on it is worth to keep where the chunks lie: to look takes 3 ms a MB.
@@ -37,6 +42,8 @@ pub(super) struct Saved {
     rules: u32,
     /// By chunk.
     states: Vec<(Place, Record)>,
+    /// The blocks of phases that are being made.
+    maker: Maker,
     /// Whether there is nothing more to be kept of where the chunks lie.
     has_index: bool,
 }
@@ -60,11 +67,12 @@ impl Saved {
         let cache = Cache::of(reader.path())?;
         let mut crc = Crc::new();
         crc.update(&rmp_serde::to_vec(rules).ok()?);
-        let mut saved = Self { cache, rules: crc.sum(), states: Vec::new(), has_index: reader.is_indexed() };
+        let (rules, has_index) = (crc.sum(), reader.is_indexed());
+        let mut saved = Self { cache, rules, states: Vec::new(), maker: Maker::default(), has_index };
         saved.find(reader);
         // what is there is of a recording that was repaired or replaced; under other rules another client may go on with it
         let is_of_this = |record: &Record| match &record.about {
-            About::State(place) => place.is_of(reader),
+            About::State(place) | About::Phases { place, .. } => place.is_of(reader),
             About::Report(sums) => reader.is_as_long_as(sums),
             About::Steps(_) | About::Index(_) => false,
         };
@@ -130,8 +138,7 @@ impl Saved {
     /// Keeps when the steps of a long recording were finished, once all of it is known.
     pub(super) fn keep_steps(&mut self, reader: &Reader, steps: &Steps) {
         let chunk = reader.chunk_count();
-        let Some(before) = chunk.checked_sub(1).and_then(|before| reader.identity(before)) else { return };
-        let place = Place { chunk, last: None, before, rules: 0 };
+        let Some(place) = Place::before(reader, chunk) else { return };
         let about = About::Steps(place);
         let is_known = self.cache.records().iter().any(|record| record.about == about);
         let is_long = reader.envelopes_before(chunk) >= LAST;
@@ -143,6 +150,42 @@ impl Saved {
         {
             self.cache.add(about, &data);
         }
+    }
+
+    /// Takes in a chunk that is folded, one after the other, and keeps the blocks of phases that end before it. Whether there is one.
+    pub(super) fn take_chunk(&mut self, reader: &Reader, chunk: usize, envelopes: &[Timed]) -> bool {
+        if !self.cache.is_writable() {
+            return false;
+        }
+        let mut is_kept = false;
+        for block in self.maker.take(reader, chunk, envelopes) {
+            is_kept |= self.keep_block(reader, &block);
+        }
+        is_kept
+    }
+
+    /// Keeps a block of a long recording, if it is worth it and not there yet.
+    fn keep_block(&mut self, reader: &Reader, block: &Block) -> bool {
+        let (level, first) = (block.level, block.first);
+        let Some(place) = Place::before(reader, block.behind) else { return false };
+        let about = About::Phases { level, first, place };
+        let records = self.cache.records().iter();
+        let of_level: Vec<&Record> = records
+            .filter(|record| matches!(&record.about, About::Phases { level: of, .. } if *of == level))
+            .collect();
+        let is_known = of_level.iter().any(|record| record.about == about);
+        let bytes: usize = of_level.iter().map(|record| record.length()).sum();
+        let has_room = of_level.len() < MOST_BLOCKS && bytes < MOST_BLOCK_BYTES;
+        let is_long = reader.envelopes_before(reader.chunk_count()) >= LAST;
+        if is_known || !has_room || !is_long || !block.is_worth_it() {
+            return false;
+        }
+        let Ok(data) = block.pack() else { return false };
+        if self.cache.is_full_for(data.len()) {
+            return false;
+        }
+        self.cache.add(about, &data);
+        true
     }
 
     /// Keeps the state that a fold has come to, where the way from the one before it was long. `ends`: nothing follows.
@@ -180,6 +223,7 @@ impl Saved {
         let is_done = self.cache.thin(|about| match about {
             About::State(place) => places.iter().position(|one| one == place).is_some_and(|at| at % 2 == 1),
             About::Index(_) => true,
+            About::Phases { place, .. } => place.is_of(reader),
             About::Steps(_) => steps.as_ref() == Some(about),
             About::Report(_) => report.as_ref() == Some(about),
         });
@@ -214,7 +258,14 @@ impl Saved {
 }
 
 impl Place {
-    fn is_of(&self, reader: &Reader) -> bool {
+    /// That before a chunk, for what does not depend on the rules of alerts.
+    pub(super) fn before(reader: &Reader, chunk: usize) -> Option<Self> {
+        let before = reader.identity(chunk.checked_sub(1)?)?;
+        Some(Self { chunk, last: None, before, rules: 0 })
+    }
+
+    /// Whether it is one of this recording.
+    pub(super) fn is_of(&self, reader: &Reader) -> bool {
         let before = self.chunk.checked_sub(1).and_then(|before| reader.identity(before));
         self.chunk <= reader.chunk_count() && before == Some(self.before)
     }

@@ -8,5 +8,5 @@ mod phases;
 mod timeline;
 
 pub(super) use lines::Lines;
-pub(super) use phases::{Phases, is_readable, take_chunk};
+pub(super) use phases::Phases;
 pub(super) use timeline::Timeline;

@@ -1,14 +1,12 @@
 //! Where the time of all went in the window of the timeline, in points that are short enough for it, where neither the steps in
-//! memory nor what was read ahead of the playhead tell it.
+//! memory nor what was read ahead of the playhead tell it: by its steps, or by what is kept of them beside the recording.
 
 use crate::domain::phase_window::{PhasePart, PhaseWindow, WantedPart, margin_us};
 use crate::domain::playback::PlaybackState;
 use crate::domain::world::RunState;
-use crate::record::format::Channel;
+use crate::record::levels::{Kept, Plan, Progress, Reading};
 use crate::record::reader::Reader;
 
-/// In a window with more envelopes than this nothing is read: it would be more than some seconds' work.
-const MOST: u64 = 4_000_000;
 /// While it plays, what is played in so many microseconds is read beyond the window.
 const PLAYED_US: f64 = 4_000_000.0;
 
@@ -17,31 +15,13 @@ const PLAYED_US: f64 = 4_000_000.0;
 pub(in crate::record) struct Phases {
     /// Length of the window, microseconds; 0 where none is shown.
     window: i64,
-    /// What is being read, and the chunk that is read next.
-    reading: Option<(PhaseWindow, usize)>,
+    /// What is kept beside the recording, and whether that was looked at since there may be more.
+    kept: Kept,
+    is_looked_at: bool,
+    /// What is being read.
+    reading: Option<Reading>,
     /// What was told last.
     told: Option<PhasePart>,
-}
-
-/// Whether a part is so short that it is read.
-pub(in crate::record) fn is_readable(reader: &Reader, part: PhasePart) -> bool {
-    let (first, behind) = (reader.chunk_at(part.from), reader.chunk_at(part.until) + 1);
-    reader.envelopes_before(behind).saturating_sub(reader.envelopes_before(first)) <= MOST
-}
-
-/// Takes in the steps of a chunk, and that others are left out of it. Whether there is one that may have some of the part; what can't
-/// be read is passed over.
-pub(in crate::record) fn take_chunk(reader: &Reader, chunk: usize, window: &mut PhaseWindow) -> bool {
-    let start = reader.chunk_span(chunk).map(|(start, _)| start);
-    if start.is_none_or(|start| start > window.part().until) {
-        return false;
-    }
-    let wants = |channel| matches!(channel, Channel::Phase | Channel::Event);
-    let steps = reader.load_untimed(chunk, wants).unwrap_or_default();
-    for envelope in &steps {
-        window.take(envelope);
-    }
-    true
 }
 
 impl Phases {
@@ -52,14 +32,20 @@ impl Phases {
         }
     }
 
-    /// What is not known yet and is worth its work. `is_ahead_known`: the steps after the playhead are known.
+    /// There may be more beside the recording than there was.
+    pub(in crate::record) fn look_again(&mut self) {
+        self.is_looked_at = false;
+    }
+
+    /// What is not known yet and is worth its work, and how it is read: `None` where it may be known once what is kept beside the
+    /// recording is looked at. `is_ahead_known`: the steps after the playhead are known.
     fn wanted(
         &self,
         reader: &Reader,
         run: &RunState,
         state: &PlaybackState,
         is_ahead_known: bool,
-    ) -> Option<WantedPart> {
+    ) -> Option<(WantedPart, Option<Plan>)> {
         if self.window == 0 {
             return None;
         }
@@ -82,8 +68,15 @@ impl Phases {
         // the end of a recording that is written moves on: what comes there is read once it is a few columns
         let is_at_end = state.growing && to == state.end;
         let wanted = WantedPart { to: to.plus_micros(if is_at_end { -margin / 2 } else { 0 }), ..wanted };
-        let is_told = self.told.is_some_and(|told| wanted.is_in(told));
-        (!is_told && is_readable(reader, wanted.part)).then_some(wanted)
+        let is_told = |wanted: WantedPart| self.told.is_some_and(|told| wanted.is_in(told));
+        if is_told(wanted) {
+            return None;
+        }
+        let Some(plan) = self.kept.plan(reader, wanted.part) else {
+            return (!self.is_looked_at).then_some((wanted, None));
+        };
+        let wanted = WantedPart { part: plan.part, ..wanted };
+        (!is_told(wanted)).then_some((wanted, Some(plan)))
     }
 
     /// Whether there is something left to read.
@@ -97,7 +90,7 @@ impl Phases {
         self.wanted(reader, run, state, is_ahead_known).is_some()
     }
 
-    /// Reads a chunk more; gives what is known once that is all. What can't be read is passed over.
+    /// Looks what is kept, or reads a chunk or a block more; gives what is known once that is all. What can't be read is passed over.
     pub(in crate::record) fn read(
         &mut self,
         reader: &Reader,
@@ -105,19 +98,30 @@ impl Phases {
         state: &PlaybackState,
         is_ahead_known: bool,
     ) -> Option<PhaseWindow> {
-        let wanted = self.wanted(reader, run, state, is_ahead_known)?;
+        let (wanted, plan) = self.wanted(reader, run, state, is_ahead_known)?;
+        if !self.is_looked_at {
+            self.kept.look(reader);
+            self.is_looked_at = true;
+            return None;
+        }
+        let plan = plan?;
         // while it plays what is begun is read to its end, though the window has moved on
         let is_of_use = |part: PhasePart| {
             wanted.is_in(part) || (state.playing && part.covers(state.playhead, state.playhead))
         };
-        let begun = self.reading.take().filter(|(window, _)| is_of_use(window.part()));
-        let (mut window, chunk) =
-            begun.unwrap_or_else(|| (PhaseWindow::new(wanted.part), reader.chunk_at(wanted.part.from)));
-        if take_chunk(reader, chunk, &mut window) {
-            self.reading = Some((window, chunk + 1));
-            return None;
+        let begun = self.reading.take().filter(|reading| is_of_use(reading.part()));
+        let mut reading = begun.unwrap_or_else(|| Reading::new(plan));
+        match reading.read(reader, &mut self.kept) {
+            Progress::GoesOn => {
+                self.reading = Some(reading);
+                None
+            }
+            Progress::Lost => None,
+            Progress::Done => {
+                let window = reading.into_window();
+                self.told = Some(window.part());
+                Some(window)
+            }
         }
-        self.told = Some(window.part());
-        Some(window)
     }
 }

@@ -2,6 +2,7 @@
 //! their differences. Each block stands alone. Decoders take hostile bytes: they return errors, never
 //! index out of bounds, and allocate no more than the block's own length warrants.
 
+pub(super) mod buckets;
 mod column;
 pub(super) mod gpu_numbers;
 mod head;

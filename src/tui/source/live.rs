@@ -304,6 +304,19 @@ impl Live {
         self.unless(asked);
     }
 
+    fn delete_runs(&mut self, runs: Vec<RunSpec>) {
+        let session = self.recorded.session();
+        let names = session.hosts().iter().map(|host| host.id.clone()).collect();
+        for run in &runs {
+            for (host, name) in self.inventory.keepers(run, &names) {
+                session.forget(&run.id, &host, &name);
+            }
+        }
+        let runs = runs.into_iter().map(|run| run.id).collect();
+        let asked = self.files.delete(runs, self.finishing.so_far());
+        self.unless(asked);
+    }
+
     /// What to say of a run on hosts of which some can't be asked from here, and by which command.
     fn unnamed(&mut self, spec: &RunSpec, command: &str) -> Option<String> {
         let hosts = self.recorded.session().hosts();
@@ -534,18 +547,7 @@ impl EventSource for Live {
             Effect::ListRuns => self.list_runs(),
             Effect::CheckHosts(look) => self.look_at_hosts(&look),
             Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
-            Effect::DeleteRuns(runs) => {
-                let session = self.recorded.session();
-                let names = session.hosts().iter().map(|host| host.id.clone()).collect();
-                for run in &runs {
-                    for (host, name) in self.inventory.keepers(run, &names) {
-                        session.forget(&run.id, &host, &name);
-                    }
-                }
-                let runs = runs.into_iter().map(|run| run.id).collect();
-                let asked = self.files.delete(runs, self.finishing.so_far());
-                self.unless(asked);
-            }
+            Effect::DeleteRuns(runs) => self.delete_runs(runs),
             Effect::AskHosts => {
                 self.recorded.session().list_some_runs(ListRuns { newest: NEWEST, oldest: 0 });
             }

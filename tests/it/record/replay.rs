@@ -17,7 +17,8 @@ use hvtui::domain::log_text::level::Level;
 use hvtui::domain::log_text::search::Pattern;
 use hvtui::domain::phase_window::PhaseWindow;
 use hvtui::domain::playback::{FoundLine, LineSearch};
-use hvtui::domain::time::Stamp;
+use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::domain::timing::StepTiming;
 use hvtui::domain::world::{LoggedLine, RunState, World};
 use hvtui::record::{Integrity, Lock, LookedAhead, Player, Reader, Recorder, Writer};
 use proptest::prelude::*;
@@ -454,6 +455,7 @@ fn a_client_that_records_a_long_run_leaves_states_of_it() {
     record(Recorder::resume(Lock::take(&path).unwrap()).unwrap(), second, goes_on);
     assert_eq!(fs::metadata(&states).unwrap().mode() & 0o777, 0o600);
     let written = fs::read(&states).unwrap();
+    assert!(written.windows(6).any(|part| part == b"Phases"), "where the time went, too");
     let (calls, world) = open_at_end(&path, &rules);
     assert!(calls == 0 && world == world_at(&envelopes, Stamp(i64::MAX)), "{calls}");
     assert!(fs::read(&states).unwrap() == written, "a replay has nothing to add");
@@ -1123,6 +1125,69 @@ fn where_steps_are_no_longer_held_it_is_read_where_the_time_of_the_window_went()
     let told = phases_read(&mut player).expect("another part");
     let (from, to) = player.state().window(300_000_000);
     assert!(told.part().covers(from, to));
+}
+
+/// Four ranks with 64 steps a second each, for eight minutes.
+fn many_steps() -> Vec<Envelope> {
+    let sixteen = |envelope: Envelope| -> Vec<Envelope> {
+        let Event::StepDone { timing } = &envelope.event else { return vec![envelope] };
+        let one = |number: u64| {
+            let start = HostTime(timing.start.0 + number * 15_000);
+            let timing = StepTiming { step: timing.step * 16 + number, start, ..StepTiming::clone(timing) };
+            let at = envelope.at.plus_micros(number as i64 * 15_000);
+            Envelope { at, event: Event::StepDone { timing: Arc::new(timing) }, ..envelope.clone() }
+        };
+        (0..16).map(one).collect()
+    };
+    let mut envelopes: Vec<Envelope> = run(4, 480).into_iter().flat_map(sixteen).collect();
+    envelopes.sort_by_key(|envelope| envelope.at);
+    for (seq, envelope) in (1..).zip(&mut envelopes) {
+        envelope.seq = seq;
+    }
+    envelopes
+}
+
+#[test]
+fn a_window_with_many_steps_is_told_by_what_is_kept_of_them() {
+    let envelopes = many_steps();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    write(&path, &envelopes);
+    open_at_end(&path, &Arc::default());
+    let elsewhere = folder.path().join("run.mcap");
+    fs::copy(&path, &elsewhere).unwrap();
+    // where nothing is kept the steps are read, in points as short as they were asked for
+    for (path, width_us) in [(&elsewhere, 1_000_000..1_100_000), (&path, 2_000_000..2_000_001)] {
+        let mut player = Player::open(path).unwrap();
+        player.show_window(420_000_000);
+        player.seek(player.state().end);
+        let mut screen = Screen::default();
+        arrive(&mut screen, &mut player);
+        if *path != elsewhere {
+            // what is read of it from now on is not what was written
+            let file = fs::File::options().write(true).open(path).unwrap();
+            file.write_all_at(&vec![0; 1 << 16], 1 << 16).unwrap();
+        }
+        let told = phases_read(&mut player).expect("seven minutes");
+        let part = told.part();
+        assert!(width_us.contains(&part.width_us), "{part:?}");
+        for rank in (0..4).map(Rank) {
+            let mut wanted = [0; 7];
+            for envelope in &envelopes {
+                if let Event::StepDone { timing } = &envelope.event
+                    && envelope.origin == Origin::Rank(run_id(), rank)
+                    && (part.from..=part.until).contains(&envelope.at)
+                {
+                    wanted.iter_mut().zip(timing.phase_totals()).for_each(|(sum, us)| *sum += us);
+                }
+            }
+            let times = [(part.from, part.until.plus_micros(part.width_us))];
+            let all = told.phases_in_each(rank.into(), times.into_iter()).next().flatten();
+            assert_eq!(all.map(|point| point.phases.map(u64::from)), Some(wanted), "{rank:?}");
+        }
+        assert_eq!(phases_read(&mut player), None, "once");
+    }
 }
 
 #[test]
