@@ -182,6 +182,11 @@ async fn stream(
                     run = None;
                     screen.printer.forget_run();
                     finishing.take(recorded);
+                    // the wish to end has come in between
+                    if told_to_stop || told_closed {
+                        let code = if told_closed { screen.code() } else { STOPPED };
+                        return Ok(End::Left(ExitCode::from(code)));
+                    }
                 }
                 Output::Found { host, shares, last } => screen.found(&host, &shares, last),
                 Output::Waiting(why) => screen.own(&format!("waiting: {why}")),

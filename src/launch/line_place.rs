@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::host_list;
-use super::request::{ALL_SLOTS, LaunchRequest, PlacementSpec};
+use super::request::{ALL_SLOTS, FREE_SLOTS, LaunchRequest, PlacementSpec};
 use crate::domain::ids::HostId;
 use crate::domain::units::counted;
 use crate::domain::world::World;
@@ -15,7 +15,7 @@ pub fn passed_over(line: &LaunchRequest, taken: &LaunchRequest) -> Option<String
         (PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_), _) => {
             let (said, now) = (ranks_by_host(line), ranks_by_host(taken));
             let entry = |(host, ranks): &(HostId, u32)| match *ranks {
-                ALL_SLOTS => host.to_string(),
+                ALL_SLOTS | FREE_SLOTS => host.to_string(),
                 ranks => host_list::entry(host.as_str(), ranks),
             };
             (!agree(&said, &now))
@@ -85,7 +85,8 @@ fn ranks_by_host(request: &LaunchRequest) -> Vec<(HostId, u32)> {
             None => by_host.push((host.clone(), count)),
         }
     }
-    by_host.into_iter().map(|(host, slots)| (host, slots / each)).collect()
+    let ranks = |slots: u32| if slots == FREE_SLOTS { slots } else { slots / each };
+    by_host.into_iter().map(|(host, slots)| (host, ranks(slots))).collect()
 }
 
 #[cfg(test)]
@@ -124,6 +125,10 @@ mod tests {
         assert_eq!(passed_over(&line, &line), None);
         assert_eq!(passed_over(&hosts(&[("a", ALL_SLOTS)]), &picks(&[("a", 0)])), None);
         assert_eq!(passed_over(&hosts(&[("a", ALL_SLOTS)]), &picks(&[("b", 0)])), Some("hosts a".to_owned()));
+        let mut free = hosts(&[("a", FREE_SLOTS)]);
+        free.options.gpus_per_rank = 2;
+        assert_eq!(passed_over(&free, &free), None);
+        assert_eq!(passed_over(&free, &picks(&[("b", 0)])), Some("hosts a".to_owned()));
         let mut pairs = picks(&[("a", 0), ("a", 1), ("b", 0), ("b", 1)]);
         pairs.options.gpus_per_rank = 2;
         assert_eq!(passed_over(&hosts(&[("a", 1), ("b", 1)]), &pairs), None);

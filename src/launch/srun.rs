@@ -3,7 +3,7 @@
 
 use crate::domain::run::JobKind;
 use crate::launch::allocation::Allocation;
-use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::request::{FREE_SLOTS, LaunchRequest, PlacementSpec};
 
 /// The name of the host that stands for Slurm: this machine, where srun is started.
 pub const HOST: &str = "slurm";
@@ -53,6 +53,10 @@ pub fn through_srun(request: &mut LaunchRequest, allocation: Option<&Allocation>
             args.push(format!("--nodes={nodes}"));
             args.extend(each.map(|each| format!("--ntasks-per-node={each}")));
             nodes.saturating_mul(each.unwrap_or(1))
+        }
+        // `--gpus gpu-a`
+        PlacementSpec::Hosts { hosts, .. } if hosts.iter().any(|(_, count)| *count == FREE_SLOTS) => {
+            return Err(SrunError::Picks);
         }
         PlacementSpec::Hosts { hosts, np } if !hosts.iter().all(|(host, _)| is_ours(host.as_str())) => {
             let names: Vec<&str> = hosts.iter().map(|(host, _)| host.as_str()).collect();
@@ -139,6 +143,8 @@ mod tests {
         let pick =
             |host: &str| PlacementSpec::Picks(vec![Pick { host: host.into(), slot: SlotName::Index(0) }]);
         assert_eq!(words(pick("a"), &[]), Err(SrunError::Picks));
+        let all_free = hosts(&[("a", FREE_SLOTS), ("b", FREE_SLOTS)], None);
+        assert_eq!(words(all_free, &[]), Err(SrunError::Picks));
         assert_eq!(words(pick(HOST), &["--nodes=1"]).unwrap(), "1: --nodes=1", "a past run");
     }
 

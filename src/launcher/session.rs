@@ -275,6 +275,10 @@ impl Session {
         };
         let at = clock::now();
         let actions = machine.handle_stop(at, now);
+        // its launch is not tried again, however this try ends
+        if let Some(pending) = self.starting.remove(run) {
+            self.leave_queue(pending.queue_ticket);
+        }
         self.act(actions, at);
         self.end_syncs();
         true

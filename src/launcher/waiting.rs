@@ -38,8 +38,24 @@ pub(super) struct PendingLaunch {
     /// How often it was tried, and where last.
     tries: u32,
     tried: Vec<Placement>,
-    /// Since when another launch has slots of the last try, and the refusal.
-    lost: Option<(Stamp, String)>,
+    /// That another launch has slots of the last try.
+    lost: Option<Lost>,
+}
+
+/// A try that came too late.
+#[derive(Debug)]
+struct Lost {
+    /// Its run, which is none.
+    run: RunId,
+    /// The refusal, and when it came.
+    why: String,
+    at: Stamp,
+}
+
+impl Lost {
+    fn is_fresh(&self, now: Stamp) -> bool {
+        now.micros_since(self.at) < FRESH_US
+    }
 }
 
 impl PendingLaunch {
@@ -60,7 +76,7 @@ impl PendingLaunch {
     pub(super) fn try_on(&mut self, places: &[Placement]) -> Option<String> {
         self.tries += 1;
         let before = std::mem::replace(&mut self.tried, places.to_vec());
-        let (_, why) = self.lost.take().filter(|_| before != places)?;
+        let Lost { why, .. } = self.lost.take().filter(|_| before != places)?;
         Some(format!("{why}: taken in the meantime, placed again on {}", named(places)))
     }
 
@@ -69,9 +85,13 @@ impl PendingLaunch {
         self.tries < MOST_TRIES && place::chooses_slots(&self.request)
     }
 
-    /// Another launch was faster than its last try, as a host has said at `now`.
-    pub(super) fn lose(&mut self, why: &str, now: Stamp) {
-        self.lost = Some((now, why.to_owned()));
+    /// Another launch was faster than its last try, which was to be this run, as a host has said at `now`.
+    pub(super) fn lose(&mut self, run: &RunId, why: &str, now: Stamp) {
+        self.lost = Some(Lost { run: run.clone(), why: why.to_owned(), at: now });
+        // it seemed to have started: why it waits is said anew
+        if let Some(queue_ticket) = &mut self.queue_ticket {
+            queue_ticket.told = None;
+        }
     }
 
     /// It waits for its turn: what took its slots first is no news when that comes.
@@ -81,8 +101,16 @@ impl PendingLaunch {
 
     /// Whether a try on these places comes too early: they were refused a moment ago, and their hosts have not told yet who has them.
     pub(super) fn is_too_early(&self, places: &[Placement], now: Stamp) -> bool {
-        let is_fresh = |(since, _): &(Stamp, String)| now.micros_since(*since) < FRESH_US;
-        self.lost.as_ref().is_some_and(is_fresh) && self.tried == places
+        self.lost.as_ref().is_some_and(|lost| lost.is_fresh(now)) && self.tried == places
+    }
+
+    /// Whether hosts still tell that its last try, which was refused elsewhere a moment ago, holds GPUs there: they are about to be
+    /// given back.
+    pub(super) fn still_holds(&self, world: &World, now: Stamp) -> bool {
+        self.lost.as_ref().filter(|lost| lost.is_fresh(now)).is_some_and(|lost| {
+            let mut leases = world.hosts.values().filter_map(|host| host.leases.as_ref());
+            leases.any(|leases| leases.held.iter().any(|lease| lease.run.as_ref() == Some(&lost.run)))
+        })
     }
 }
 
@@ -161,7 +189,7 @@ mod tests {
     use super::*;
     use crate::domain::fixtures::{host_run, placement};
     use crate::domain::ids::Rank;
-    use crate::domain::lease::{LeasePlan, Leases};
+    use crate::domain::lease::{Lease, LeasePlan, Leases};
     use crate::launch::request::{Pick, PlacementSpec, SlotName};
     use crate::launcher::fixtures::request;
 
@@ -224,10 +252,11 @@ mod tests {
     #[test]
     fn the_slots_that_were_refused_are_left_alone_until_their_host_can_have_told_who_has_them() {
         let (old, new) = ([placement(0, "a", 0)], [placement(0, "a", 1)]);
+        let run = RunId::new(1, 1);
         let mut counted = launch(PlacementSpec::Count(Some(1)));
         assert_eq!(counted.try_on(&old), None);
         assert!(!counted.is_too_early(&old, Stamp(0)), "nothing was refused");
-        counted.lose("a: GPU 0 is busy: leased by li", Stamp(0));
+        counted.lose(&run, "a: GPU 0 is busy: leased by li", Stamp(0));
         assert!(counted.is_too_early(&old, Stamp(FRESH_US - 1)));
         assert!(!counted.is_too_early(&old, Stamp(FRESH_US)));
         assert!(!counted.is_too_early(&new, Stamp(0)));
@@ -236,14 +265,39 @@ mod tests {
         assert_eq!(told.as_deref(), Some(words));
         assert!(!counted.is_too_early(&new, Stamp(0)), "this try was not refused");
         // the same slots once more, and those of a launch that has waited in between
-        counted.lose("a: GPU 1 is busy: leased by li", Stamp(9));
+        counted.lose(&run, "a: GPU 1 is busy: leased by li", Stamp(9));
         assert_eq!(counted.try_on(&new), None);
-        counted.lose("a: GPU 1 is busy: leased by li", Stamp(9));
+        counted.lose(&run, "a: GPU 1 is busy: leased by li", Stamp(9));
         counted.forget_loss();
         assert_eq!(counted.try_on(&old), None);
         let many: Vec<Placement> = (0..6).map(|slot| placement(slot, "a", slot)).collect();
         assert_eq!(named(&many), "a:0, a:1, a:2, a:3 and 2 more");
         assert_eq!(named(&many[..4]), "a:0, a:1, a:2, a:3");
+    }
+
+    #[test]
+    fn what_a_lost_try_holds_on_other_hosts_is_given_back_before_the_next_one() {
+        let holds = |run: &RunId| {
+            let mut world = world(Vec::new());
+            let host = world.hosts.entry(HostId::from("b")).or_default();
+            let held = vec![Lease { run: Some(run.clone()), ..Lease::unknown("G0") }];
+            host.leases = Some(Leases { held, ..Leases::default() });
+            world
+        };
+        let (run, other) = (RunId::new(1, 1), RunId::new(2, 2));
+        let mut counted = launch(PlacementSpec::Count(Some(2)));
+        counted.try_on(&[placement(0, "a", 0), placement(1, "b", 0)]);
+        assert!(!counted.still_holds(&holds(&run), Stamp(0)), "nothing was refused");
+        let mut ticket = QueueTicket::new(RunId::new(1, 0), Stamp(0));
+        assert!(ticket.tell("x".to_owned(), Stamp(0)).is_some());
+        counted.queue_ticket = Some(ticket);
+        counted.lose(&run, "a: GPU 0 is busy", Stamp(0));
+        let told = counted.queue_ticket.as_mut().and_then(|ticket| ticket.tell("x".to_owned(), Stamp(0)));
+        assert_eq!(told.as_deref(), Some("x"), "it seemed to have started");
+        assert!(counted.still_holds(&holds(&run), Stamp(FRESH_US - 1)));
+        assert!(!counted.still_holds(&holds(&run), Stamp(FRESH_US)), "not without end");
+        assert!(!counted.still_holds(&holds(&other), Stamp(0)));
+        assert!(!counted.still_holds(&world(Vec::new()), Stamp(0)));
     }
 
     #[test]

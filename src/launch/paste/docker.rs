@@ -8,6 +8,7 @@ use super::draft::Draft;
 use super::options::Does::{Mark, Try};
 use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{Container, KnownTo, Launcher};
+use super::prefix;
 
 const STYLE: Style = Style { program: "docker run", allows: &[Allows::Glued, Allows::FlagValues] };
 
@@ -126,6 +127,7 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     }
     if std::mem::take(&mut draft.pasted.environment).activates() {
         draft.pasted.not_understood.push("what is activated in the container".to_owned());
+        draft.pasted.remarks.retain(|remark| !remark.ends_with(prefix::ACTIVATED));
     }
     for (key, value) in env {
         let own = draft.pasted.get_env(&key).map(str::to_owned);

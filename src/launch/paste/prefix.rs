@@ -9,6 +9,9 @@ use crate::launch::words::{Caret, quote};
 use super::draft::Draft;
 use super::pasted::{KnownTo, Launcher, Pasted};
 
+/// The end of what is said of an environment of conda that is activated.
+pub(super) const ACTIVATED: &str = "is activated on each host, for mpirun and its ranks.";
+
 /// Reads the line whose program is the word `at`; `None` where it starts no launcher.
 pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     let words = &draft.line.words;
@@ -68,10 +71,8 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, C
 
 /// A line of mpirun in an environment of conda, which each host finds itself: as if it were activated before the line.
 fn activated(draft: &mut Draft<'_>, mpirun: usize, run: CondaRun, shown: &str) -> Result<Pasted, Caret> {
-    draft.remark(format!(
-        "`{shown}` is left out: conda's environment {} is activated on each host, for mpirun and its ranks.",
-        run.environment
-    ));
+    let environment = &run.environment;
+    draft.remark(format!("`{shown}` is left out: conda's environment {environment} {ACTIVATED}"));
     draft.pasted.environment.conda = Some(run.environment);
     draft.pasted.workdir = run.workdir.or(draft.pasted.workdir.take());
     super::launcher(draft, mpirun)?;
@@ -162,6 +163,9 @@ mod tests {
             assert_eq!(read.argv, words(line), "{line}");
             assert_eq!(read.command, words(&format!("{before} python t.py")), "{line}");
         }
+        let inside = pasted("docker run img:1 conda run -n x mpirun -np 2 python t.py");
+        assert!(inside.is_delegated(), "{inside:?}");
+        assert!(!inside.remarks.iter().any(|remark| remark.contains("is activated")), "{inside:?}");
         let named = pasted("uv run /opt/bin/mpirun -np 2 python t.py");
         assert_eq!((named.is_delegated(), named.argv[0].as_str()), (false, "/opt/bin/mpirun"));
         assert_eq!(named.command, words("uv run python t.py"));

@@ -127,7 +127,7 @@ impl Session {
     }
 
     pub(super) fn try_launch(&mut self, mut pending: PendingLaunch, at: Stamp) {
-        if pending.cpu_slots.waits(at) {
+        if pending.cpu_slots.waits(at) || pending.still_holds(&self.world, at) {
             return self.pending.push(pending);
         }
         let PendingLaunch { request, queue_ticket, .. } = &pending;

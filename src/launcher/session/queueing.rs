@@ -99,7 +99,7 @@ impl Session {
         if !pending.is_placed_again() {
             self.outputs.push_back(Output::Waiting(outcome.summary.clone()));
         }
-        pending.lose(&outcome.summary, at);
+        pending.lose(run, &outcome.summary, at);
         self.pending.push(pending);
         true
     }

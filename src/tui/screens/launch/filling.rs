@@ -6,7 +6,7 @@ use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, RunSpec};
 use crate::launch::host_list;
-use crate::launch::request::{GPU_MASK, LaunchRequest, Pick, PlacementSpec, SlotName};
+use crate::launch::request::{FREE_SLOTS, GPU_MASK, LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::launch::words::join;
 use crate::tui::core::{Effect, Screen};
 use crate::tui::screens::Model;
@@ -169,11 +169,7 @@ pub(super) fn choose_by_letter(model: &mut Model, letter: char) -> Vec<Effect> {
 fn fill(model: &mut Model, request: &LaunchRequest) {
     let (on, ranks) = match &request.place {
         PlacementSpec::Count(count) => (String::new(), *count),
-        PlacementSpec::Hosts { hosts, np } => {
-            let list: Vec<String> =
-                hosts.iter().map(|(host, count)| host_list::entry(host.as_str(), count)).collect();
-            (format!("-H {}", list.join(",")), *np)
-        }
+        PlacementSpec::Hosts { hosts, np } => (hosts_text(hosts), *np),
         PlacementSpec::Nodes { nodes, each } => (String::new(), each.map(|each| nodes.saturating_mul(each))),
         PlacementSpec::Free { ranks, .. } => (String::new(), Some(*ranks)),
         PlacementSpec::Picks(picks) => (picks_text(model, picks), None),
@@ -203,6 +199,16 @@ fn fill(model: &mut Model, request: &LaunchRequest) {
     form.options = RunOptions { gpu_view, gpus_per_rank, interface, ..options };
     form.history.leave();
     form.settle_by_hand();
+}
+
+/// Hosts as the `on` field writes them: with their numbers of ranks, or alone for all their free slots.
+pub(super) fn hosts_text(hosts: &[(HostId, u32)]) -> String {
+    if hosts.iter().all(|(_, count)| *count == FREE_SLOTS) {
+        return hosts.iter().map(|(host, _)| host.as_str()).collect::<Vec<_>>().join(" ");
+    }
+    let list: Vec<String> =
+        hosts.iter().map(|(host, count)| host_list::entry(host.as_str(), count)).collect();
+    format!("-H {}", list.join(","))
 }
 
 /// Slots as the `on` field writes them, GPUs by their numbers where these are known.
@@ -256,4 +262,20 @@ pub(super) fn chosen_text(model: &Model) -> String {
         }
     }
     parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_whose_free_slots_are_meant_stand_alone() {
+        let text = |hosts: &[(&str, u32)]| {
+            let hosts: Vec<(HostId, u32)> =
+                hosts.iter().map(|(host, count)| (HostId::from(*host), *count)).collect();
+            hosts_text(&hosts)
+        };
+        assert_eq!(text(&[("a", FREE_SLOTS), ("b", FREE_SLOTS)]), "a b");
+        assert_eq!(text(&[("a", 2), ("b", 1)]), "-H a:2,b:1");
+    }
 }

@@ -9,11 +9,10 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, Slot};
 use crate::launch::error::LaunchError;
-use crate::launch::host_list;
 use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::surroundings as surroundings_of;
-use crate::launch::request::{LaunchRequest, Only, PlacementSpec};
+use crate::launch::request::{FREE_SLOTS, LaunchRequest, Only, PlacementSpec};
 use crate::launch::words::{Caret, join};
 use crate::tui::core::{Effect, Level, Screen};
 use crate::tui::screens::cluster::rows;
@@ -355,18 +354,18 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
         Field::Ranks => match &line.place {
             PlacementSpec::Nodes { nodes, each: None } => return Some(each_slot(*nodes, line.only)),
             PlacementSpec::Count(count) => count.or_else(|| line.ranks_of_mask(line.options.gpus_per_rank)),
-            PlacementSpec::Hosts { hosts, np } => np.or(Some(hosts.iter().map(|(_, count)| count).sum())),
+            PlacementSpec::Hosts { hosts, np } => {
+                let sum = hosts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+                // how many are free is not said by the line
+                np.or(Some(sum).filter(|sum| *sum != FREE_SLOTS))
+            }
             PlacementSpec::Nodes { nodes, each } => each.map(|each| nodes.saturating_mul(each)),
             PlacementSpec::Free { ranks, .. } => Some(*ranks),
             PlacementSpec::Picks(picks) => Some(picks.len() as u32 / line.options.gpus_per_rank.max(1)),
         }
         .map(|count| count.to_string()),
         Field::On => match &line.place {
-            PlacementSpec::Hosts { hosts, .. } => {
-                let list: Vec<String> =
-                    hosts.iter().map(|(host, count)| host_list::entry(host.as_str(), count)).collect();
-                Some(format!("-H {}", list.join(",")))
-            }
+            PlacementSpec::Hosts { hosts, .. } => Some(filling::hosts_text(hosts)),
             PlacementSpec::Picks(picks) => Some(filling::slots_text(picks, |_| None)),
             PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => None,
         },
@@ -538,6 +537,8 @@ pub fn withdrawn(model: &mut Model, run: &RunId) {
     model.live_world().runs.remove(run);
     if model.ui.screen == Screen::Run && model.ui.run.run.as_ref() == Some(run) && !model.ui.replay.open {
         model.ui.run = RunUi::default();
+        // what lies over it is about the run
+        model.ui.overlay = Overlay::None;
         model.ui.back();
         model.ui.open(Screen::Launch);
         model.ui.launch.starting = true;
