@@ -149,7 +149,10 @@ impl Decoded {
         if self.envelopes.is_empty() {
             self.envelopes = more;
         } else {
-            self.envelopes.reserve_exact(more.len());
+            // of many small ones not each moves all before it
+            if more.len() > self.envelopes.len() / 8 {
+                self.envelopes.reserve_exact(more.len());
+            }
             self.envelopes.append(&mut more);
         }
     }

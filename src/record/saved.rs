@@ -1,5 +1,5 @@
-//! States of a run, when it finished its steps and where the time of its ranks went, kept beside its recording: a replay begins at the nearest state instead of at
-//! the start. The client that records a long run leaves them, and so does a replay that had a long way to go.
+//! States of a run, when it finished its steps and where the time of its ranks went, kept beside its recording: a replay begins at the
+//! nearest state instead of at the start. The client that records a long run leaves them, and so does a replay that had a long way to go.
 //!
 //! A state is believed only under the same rules of alerts, and while the chunk before it is the one that it was written after.
 

@@ -469,6 +469,20 @@ fn what_is_no_longer_held_of_a_run_that_goes_on_is_read_and_drawn_closely() {
 }
 
 #[test]
+fn what_is_told_in_longer_points_than_were_asked_for_is_not_asked_for_again() {
+    let mut story = seconds(&FOUR, 4_000, |_| None);
+    story.send(Msg::Resize(120, 40));
+    story.model.ui.run.window = Some(600_000_000);
+    let of = |effect| if let Effect::ReadClosely(run, part) = effect { Some((run, part)) } else { None };
+    let now = story.at;
+    let (run, part) = story.send(Msg::Tick(now)).into_iter().find_map(of).expect("steps are no longer held");
+    let longer = PhasePart { width_us: 4 * part.width_us, ..part };
+    story.send(Msg::ReadClosely(run, part, Some(Arc::new(PhaseWindow::new(longer)))));
+    let later = now.plus_micros(30_000_000);
+    assert_eq!(story.send(Msg::Tick(later)).into_iter().find_map(of), None);
+}
+
+#[test]
 fn steps_that_a_recorder_has_left_out_are_not_drawn_as_idle() {
     let mut story = seconds(&FOUR, 4_000, |_| None);
     story.send(Msg::Resize(120, 40));

@@ -1,7 +1,7 @@
 //! Reads where the time went in a part of a recording: by the steps in it or, where these are many, by the blocks that are kept beside it
 //! as far as there are any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 
 use super::grid::BUCKETS_US;
@@ -146,9 +146,19 @@ impl Kept {
             tracing::debug!(chunk, level, "a block of phases is not as it was written");
             self.blocks.remove(&(chunk, level));
             self.lost.push(record);
+            // where the file is gone or begun anew, so are the others: each would be found out by reading the part again
+            let there: BTreeSet<(usize, usize)> =
+                self.cache.iter().flat_map(Cache::records).filter_map(block_of).collect();
+            self.blocks.retain(|block, _| there.contains(block));
         }
         buckets
     }
+}
+
+/// The first chunk and the level of a block.
+fn block_of(record: &Record) -> Option<(usize, usize)> {
+    let About::Phases { level, first, .. } = record.about else { return None };
+    Some((first, level))
 }
 
 fn unpack(data: &[u8], bucket_us: i64) -> Option<PhaseBuckets> {
@@ -387,6 +397,10 @@ mod tests {
             assert_eq!((kept.blocks.len(), kept.lost.len()), (known - 1, 1));
             kept.look(&reader);
         }
+        // where the file is gone none of them is tried
+        fs::rename(&states, path.with_file_name("away")).unwrap();
+        assert!(kept.load(0, 0).is_none() && kept.blocks.is_empty());
+        fs::rename(path.with_file_name("away"), &states).unwrap();
         assert!(fs::read(&states).unwrap() == bytes, "the others stay");
         assert_eq!(Cache::of(&path).unwrap().records().len(), blocks.len());
         // another recording takes its place

@@ -20,7 +20,16 @@ const AGAIN_AFTER_NOTHING_US: i64 = 20_000_000;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NearUi {
     asked: Option<Asked>,
-    told: Option<(RunId, Arc<PhaseWindow>)>,
+    told: Option<Told>,
+}
+
+/// What was told last.
+#[derive(Debug, Clone, PartialEq)]
+struct Told {
+    run: RunId,
+    /// How long a point was to be, microseconds. Those of the window may last longer, where none that are shorter can be read.
+    asked_us: i64,
+    window: Arc<PhaseWindow>,
 }
 
 /// The last question.
@@ -40,8 +49,11 @@ pub(in crate::tui::screens) fn ask(model: &mut Model) -> Option<Effect> {
     let (id, run) = model.shown_run()?;
     let wanted = run.wanted_closely(timeline(model))?;
     let near = &model.ui.run.near;
-    let told = near.told.as_ref().filter(|(of, _)| of == id);
-    if told.is_some_and(|(_, window)| wanted.is_in(window.part())) {
+    let told = near.told.as_ref().filter(|told| told.run == *id).map(|told| {
+        let part = told.window.part();
+        PhasePart { width_us: part.width_us.min(told.asked_us), ..part }
+    });
+    if told.is_some_and(|part| wanted.is_in(part)) {
         return None;
     }
     let asked = near.asked.as_ref().filter(|asked| asked.run == *id && wanted.is_in(asked.part));
@@ -62,19 +74,19 @@ pub(in crate::tui::screens) fn told(
 ) {
     let now = model.now;
     let near = &mut model.ui.run.near;
-    let known = near.told.as_ref().filter(|(of, _)| *of == run).map(|(_, known)| known.part().until);
+    let known = near.told.as_ref().filter(|told| told.run == run).map(|told| told.window.part().until);
     let has_more = window.as_ref().is_some_and(|one| known.is_none_or(|until| until < one.part().until));
     let again = now.plus_micros(if has_more { AGAIN_US } else { AGAIN_AFTER_NOTHING_US });
     if let Some(asked) = near.asked.as_mut().filter(|asked| asked.run == run && asked.part == part) {
         asked.again = Some(again);
     }
     if let Some(window) = window {
-        near.told = Some((run, window));
+        near.told = Some(Told { run, asked_us: part.width_us, window });
     }
 }
 
 /// What was read of a run.
 pub(super) fn window<'a>(model: &'a Model, run: &RunState) -> Option<&'a PhaseWindow> {
-    let (of, window) = model.ui.run.near.told.as_ref()?;
-    (*of == run.spec.id).then_some(&**window)
+    let told = model.ui.run.near.told.as_ref()?;
+    (told.run == run.spec.id).then_some(&*told.window)
 }
