@@ -55,5 +55,7 @@ pub mod worker;
 
 /// Replays take and drop columns of a million values: with the C library's allocator they took twice as long
 /// (docs/decisions/recording.md).
+// AddressSanitizer and libFuzzer's limits, with which `tests/fuzz/run` runs, see the C library's allocator alone
+#[cfg(not(fuzzing))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::errors::Code;
 use crate::cli::errors::fault;
+use crate::clock;
 use crate::config::HostConfig;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;
@@ -50,6 +51,7 @@ pub(crate) async fn ask_for(
             match session.next().await {
                 Output::Found { host, shares, last } => {
                     answers.inventory.take(&host, shares, last);
+                    answers.inventory.told_at.insert(host.clone(), clock::now());
                     if last {
                         due.remove(&host);
                         // its link was tried again meanwhile

@@ -9,6 +9,7 @@ use super::doctor::names;
 use super::ids::{HostId, Rank, RunId};
 use super::outcome::RunOutcome;
 use super::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
+use super::time::Stamp;
 use super::units::{ranges, ranges_joined};
 
 /// One host's share of one run.
@@ -76,6 +77,8 @@ const MOST: usize = 1024;
 pub struct RunInventory {
     /// Hosts that have told all their runs.
     pub answered: BTreeSet<HostId>,
+    /// When hosts told it, by the clock here: what they tell in seconds counts back from then.
+    pub told_at: BTreeMap<HostId, Stamp>,
     /// What they told.
     pub shares: BTreeMap<RunId, BTreeMap<HostId, HostRunStatus>>,
 }
@@ -107,6 +110,7 @@ impl RunInventory {
     /// Forgets what a host told: it is asked again.
     pub fn forget(&mut self, host: &HostId) {
         self.answered.remove(host);
+        self.told_at.remove(host);
         for shares in self.shares.values_mut() {
             shares.remove(host);
         }
@@ -180,11 +184,15 @@ impl RunInventory {
         })
     }
 
-    /// For how many seconds a run has been over: since something of it was written last on one of its hosts. `None` where anything of
-    /// it lives, where a host of it was not heard, and where one does not tell that.
-    pub fn over_for_s(&self, spec: &RunSpec) -> Option<u64> {
+    /// When a run was over, to the second: when something of it was written last on one of its hosts. `None` where anything of it
+    /// lives, where a host of it was not heard, and where one does not tell that.
+    pub fn over_at(&self, spec: &RunSpec) -> Option<Stamp> {
         let shares = self.shares.get(&spec.id).filter(|_| self.status(spec, None) == RunStatus::Ended)?;
-        shares.values().map(|share| share.quiet_s).collect::<Option<Vec<u64>>>()?.into_iter().min()
+        let written = |(host, share): (&HostId, &HostRunStatus)| {
+            let quiet_us = i64::try_from(share.quiet_s?.saturating_mul(1_000_000)).ok()?;
+            Some(self.told_at.get(host)?.plus_micros(-quiet_us))
+        };
+        shares.iter().map(written).collect::<Option<Vec<Stamp>>>()?.into_iter().max()
     }
 
     /// How a run stands.
@@ -344,7 +352,6 @@ fn cpu_slots(spec: &RunSpec, host: &HostId, ended: &BTreeMap<Rank, RankExit>) ->
 mod tests {
     use super::*;
     use crate::domain::fixtures::{host_run_status, placement, rank_exit, run_spec};
-    use crate::domain::time::Stamp;
 
     fn spec() -> RunSpec {
         let placements = vec![placement(0, "a", 0), placement(1, "b", 0)];
@@ -422,6 +429,30 @@ mod tests {
         assert_eq!(is_on(&spec, &hosts[..2], "so"), format!("run {run} is on hosts node000, node001, so"));
         let many = is_on(&spec, &hosts, "so");
         assert!(many.contains("node003") && many.ends_with(" more, so") && many.len() < 100, "{many}");
+    }
+
+    #[test]
+    fn a_run_was_over_when_its_last_host_had_written_last_by_the_moment_at_which_each_told_that() {
+        let told = |of_a: Option<u64>, of_b: Option<u64>| {
+            let mut inventory = RunInventory::default();
+            for (host, quiet_s, at) in [("a", of_a, 500), ("b", of_b, 700)] {
+                let share = HostRunStatus { quiet_s, ..share(host, false) };
+                inventory.take(&HostId::from(host), vec![share], true);
+                inventory.told_at.insert(HostId::from(host), Stamp(at * 1_000_000));
+            }
+            inventory
+        };
+        let at = |seconds: i64| Some(Stamp(seconds * 1_000_000));
+        assert_eq!(told(Some(90), Some(300)).over_at(&spec()), at(410));
+        assert_eq!(told(Some(90), Some(250)).over_at(&spec()), at(450));
+        assert_eq!(told(Some(90), None).over_at(&spec()), None, "an older agent");
+        assert_eq!(told(Some(90), Some(u64::MAX)).over_at(&spec()), None);
+        let mut inventory = told(Some(90), Some(300));
+        inventory.take(&HostId::from("b"), vec![share("b", true)], true);
+        assert_eq!(inventory.over_at(&spec()), None, "it goes on");
+        let mut inventory = told(Some(90), Some(300));
+        inventory.forget(&HostId::from("b"));
+        assert_eq!(inventory.over_at(&spec()), None, "a host is asked again");
     }
 
     #[test]

@@ -94,6 +94,43 @@ fn a_run_of_another_client_that_has_lost_ranks_is_not_said_to_run() {
 }
 
 #[test]
+fn how_long_a_run_took_whose_end_is_not_recorded_is_told_by_its_hosts() {
+    let mut story = listed();
+    let spec = recordings().swap_remove(2).spec;
+    let share = |host: &str, quiet_s: u64| HostRunStatus {
+        run: spec.id.clone(),
+        host: host.into(),
+        name: "diabetes".to_owned(),
+        ranks: Vec::new(),
+        stage: RunStage::Ended,
+        supervised: false,
+        live: false,
+        stop: None,
+        started: Vec::new(),
+        exits: std::collections::BTreeMap::new(),
+        spec: None,
+        quiet_s: Some(quiet_s),
+    };
+    let mut inventory = RunInventory::default();
+    // told one after the other
+    for (host, quiet_s, after_s) in [("gpu-a", 60, 3_000), ("gpu-b", 100, 3_100)] {
+        inventory.take(&host.into(), vec![share(host, quiet_s)], true);
+        inventory.told_at.insert(host.into(), spec.created.plus_micros(after_s * 1_000_000));
+    }
+    let row = |story: &mut Story| {
+        story.send(Msg::Resize(120, 40));
+        let screen = text(&story.model, COLOR);
+        screen.lines().find(|line| line.contains("diabetes")).unwrap_or(&screen).to_owned()
+    };
+    assert!(row(&mut story).contains("≥47:00"), "{}", row(&mut story));
+    story.send(Msg::RunsHeard(Box::new(inventory)));
+    assert!(row(&mut story).contains(" 50:00 "), "{}", row(&mut story));
+    press(&mut story, "/duration>48m");
+    key(&mut story, KeyCode::Enter);
+    assert!(names(&story).contains(&"diabetes".to_owned()), "{:?}", names(&story));
+}
+
+#[test]
 fn the_newest_run_is_a_key_away_wherever_it_is_known_from() {
     let mut story = Story::new(&["gpu-a"]);
     assert!(press(&mut story, "2").is_empty());

@@ -73,9 +73,9 @@ struct Listed {
     /// How it ended by what its hosts tell, where no recording here tells it.
     #[serde(skip)]
     ends: Option<String>,
-    /// For how many seconds it has been over by what its hosts tell, likewise.
+    /// When it was over by what its hosts tell, likewise.
     #[serde(skip)]
-    over_for_s: Option<u64>,
+    over_at: Option<Stamp>,
     /// Whether another client makes it ready: no rank of it runs yet.
     #[serde(skip)]
     made_ready: bool,
@@ -102,10 +102,7 @@ impl Listed {
         match (&self.outcome, self.state) {
             (Some(Told { outcome, .. }), _) => outcome.at.or(self.last_at),
             (None, RunStatus::Running) => Some(now),
-            (None, RunStatus::Ended) => {
-                let ago = self.over_for_s?.saturating_mul(1_000_000);
-                Some(now.plus_micros(i64::try_from(ago).ok()?.saturating_neg()))
-            }
+            (None, RunStatus::Ended) => self.over_at,
             (None, RunStatus::Unknown) => None,
         }
     }
@@ -281,7 +278,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             unheard: if run.outcome.is_some() { Vec::new() } else { inventory.unheard(&run.spec) },
             broken: if run.outcome.is_some() { None } else { inventory.broken(&run.spec) },
             ends: None,
-            over_for_s: if run.outcome.is_some() { None } else { inventory.over_for_s(&run.spec) },
+            over_at: if run.outcome.is_some() { None } else { inventory.over_at(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
             outcome: run.outcome.map(|outcome| Told { outcome, is_imported: run.spec.is_imported() }),
@@ -314,7 +311,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 unheard: inventory.unheard(spec),
                 broken: inventory.broken(spec),
                 ends: inventory.ended(spec),
-                over_for_s: inventory.over_for_s(spec),
+                over_at: inventory.over_at(spec),
                 spec: spec.clone(),
             });
         }
@@ -531,12 +528,13 @@ mod tests {
             let share = HostRunStatus { spec: Some(Box::new(spec)), quiet_s, ..host_run_status(live) };
             let mut asked = Asked::default();
             asked.inventory.take(&host, vec![HostRunStatus { host: host.clone(), ..share }], true);
-            merged(Vec::new(), &asked)[0].duration_us(Stamp(190_000_000))
+            asked.inventory.told_at.insert(host, Stamp(190_000_000));
+            merged(Vec::new(), &asked)[0].duration_us(Stamp(200_000_000))
         };
         assert_eq!(told(false, Some(30)), Some(60_000_000));
         assert_eq!(told(false, Some(500)), Some(0), "by a clock that is behind");
         assert_eq!(told(false, None), None, "an older agent");
-        assert_eq!(told(true, None), Some(90_000_000), "it goes on");
+        assert_eq!(told(true, None), Some(100_000_000), "it goes on");
     }
 
     #[test]

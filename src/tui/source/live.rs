@@ -183,6 +183,7 @@ impl Live {
                     let shares = self.parts.remove(&host).unwrap_or_default();
                     self.inventory.forget(&host);
                     self.inventory.take(&host, shares, true);
+                    self.inventory.told_at.insert(host, clock::now());
                     self.queue.push_back(Msg::RunsHeard(Box::new(self.inventory.clone())));
                 }
             }

@@ -186,9 +186,9 @@ fn nesting_and_size_have_bounds_and_cost_no_memory() {
         _ => None,
     });
     std::fs::write(person.home().join("large.json"), text).unwrap();
-    // the program and its libraries take 200 M of addresses, the largest event alone 60
+    // the program and its libraries take 130 M of addresses, the largest event alone would take 60
     let command = format!(
-        "ulimit -v 230000; exec {} import large.json -o large.mcap --json",
+        "ulimit -v 170000; exec {} import large.json -o large.mcap --json",
         env!("CARGO_BIN_EXE_hvtui")
     );
     let mut limited = std::process::Command::new("sh");

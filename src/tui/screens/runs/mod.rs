@@ -88,6 +88,8 @@ pub struct RunRow<'a> {
     pub recording: Option<&'a RunSummary>,
     /// How its hosts say it stands.
     pub status: RunStatus,
+    /// When it was over by what its hosts tell.
+    pub over_at: Option<Stamp>,
 }
 
 impl<'a> RunRow<'a> {
@@ -125,9 +127,9 @@ impl<'a> RunRow<'a> {
 
     /// How long it took, or has taken so far; `None` where its end is not known.
     pub fn duration_us(&self, now: Stamp) -> Option<u64> {
-        let known = self.outcome.is_some() || self.goes_on();
-        let end = if self.goes_on() { now } else { self.last_at };
-        known.then(|| self.until_us(end))
+        let ended = if self.outcome.is_some() { Some(self.last_at) } else { self.over_at };
+        let end = if self.goes_on() { Some(now) } else { ended };
+        end.map(|end| self.until_us(end))
     }
 
     /// How long it took until it was seen last, where its end is not known and it is recorded.
@@ -202,6 +204,7 @@ fn all(model: &Model) -> Vec<RunRow<'_>> {
         live: Some(run),
         recording: model.recordings.iter().find(|recording| recording.spec.id == run.spec.id),
         status: model.inventory.status(&run.spec, run.outcome.as_ref()),
+        over_at: model.inventory.over_at(&run.spec),
     });
     let recorded =
         model.recordings.iter().filter(|recording| !model.world.runs.contains_key(&recording.spec.id));
@@ -213,6 +216,7 @@ fn all(model: &Model) -> Vec<RunRow<'_>> {
         live: None,
         recording: Some(recording),
         status: model.inventory.status(&recording.spec, recording.outcome.as_ref()),
+        over_at: model.inventory.over_at(&recording.spec),
     });
     let unknown = |run: &&RunId| {
         !model.world.runs.contains_key(run) && !model.recordings.iter().any(|known| known.spec.id == **run)
@@ -226,6 +230,7 @@ fn all(model: &Model) -> Vec<RunRow<'_>> {
         live: None,
         recording: None,
         status: model.inventory.status(spec, None),
+        over_at: model.inventory.over_at(spec),
     });
     from_world.chain(from_disk).chain(from_hosts).collect()
 }
