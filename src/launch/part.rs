@@ -126,7 +126,7 @@ mod tests {
             (Written { command: &[], ..plain.clone() }, Part::Command),
             (Written { np: Some(0), ..plain.clone() }, Part::Ranks),
             (Written { np: Some(3), gpus: Some("a:0"), ..plain.clone() }, Part::Ranks),
-            (Written { gpus: Some("a"), ..plain.clone() }, Part::Place),
+            (Written { gpus: Some("0"), ..plain.clone() }, Part::Place),
             (Written { hosts: Some("a:x"), ..plain.clone() }, Part::Place),
             (Written { env: &env, ..plain.clone() }, Part::Env),
             (Written { workdir: Some("out"), ..plain.clone() }, Part::Workdir),
