@@ -297,7 +297,9 @@ pub fn read(
     }
     if let Some(place) = where_to(written, &request.place, each)? {
         if request.single {
-            return Err(RequestError::OneProcess(request.command.join(" ")));
+            let given = request.options.delegate.as_ref().map(|launcher| &launcher.line);
+            let line = given.filter(|line| !line.is_empty()).unwrap_or(&request.command);
+            return Err(RequestError::OneProcess(line.join(" ")));
         }
         request.place = place;
     }

@@ -344,10 +344,10 @@ fn a_pasted_mpirun_behind_an_environment_is_that_of_the_environment() {
     let uv = r#"mkdir -p ~/uv/bin; printf '#!/bin/sh\nshift\nexport PATH=$HOME/uv/venv/bin:$PATH\nexec "$@"\n' > ~/uv/bin/uv; chmod 755 ~/uv/bin/uv"#;
     cluster.on("n1", uv);
     let path = format!("--env PATH={home}/uv/bin:/usr/bin:/bin");
-    let mpirun = "mpirun -np 1 --allow-run-as-root sh -c 'echo in $CONDA_DEFAULT_ENV'";
+    let mpirun = "mpirun -np 1 -H n1:1 --allow-run-as-root sh -c 'echo in $CONDA_DEFAULT_ENV'";
     for (folder, line, says) in [
-        ("miniconda3/envs/train/bin", format!("-H n1:1 -- conda run -n train {mpirun}"), "[0] in train"),
-        ("uv/venv/bin", format!("-H n1:1 {path} -- uv run {mpirun}"), "[0] in"),
+        ("miniconda3/envs/train/bin", format!("-- conda run -n train {mpirun}"), "[0] in train"),
+        ("uv/venv/bin", format!("{path} -- uv run {mpirun}"), "[0] in"),
     ] {
         let folder = format!("{home}/{folder}");
         cluster.on("n1", &format!("set -- {folder}\n{OWN_MPIRUN}"));
