@@ -15,6 +15,7 @@
 #[allow(dead_code, reason = "the builders of the tests, of which this needs a few")]
 mod world;
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::Path;
@@ -40,7 +41,7 @@ use hvtui::tui::screens::view::draw;
 use hvtui::tui::screens::{update, update_all};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use world::{START, Story, busy, host, run_id};
+use world::{CLOCK_OFFSET, START, Story, busy, host, run_id};
 
 const SIZE: (u16, u16) = (230, 60);
 const GPUS: u32 = 8;
@@ -186,7 +187,7 @@ fn write(path: &Path, ranks: u32, minutes: u32, step_ms: u32) {
                 })
                 .collect();
             phases += spans.len() as u64;
-            let start = HostTime((begin.0 - START.0) as u64 + noise.below(500));
+            let start = HostTime((begin.0 - CLOCK_OFFSET) as u64 + noise.below(500));
             let loss = Some(2.0 / (1.0 + steps as f32 / 500.0));
             let timing = StepTiming {
                 step: steps,
@@ -231,13 +232,16 @@ fn look(path: &Path) {
     model.ui.screen = Screen::Replay;
     model.ui.replay.open = true;
     let mut buffer = Buffer::empty(Rect::new(0, 0, SIZE.0, SIZE.1));
+    let written = Cell::new(0);
     let mut show = |model: &mut Model, messages: Vec<Msg>| {
         let begin = host_now().0;
         let _ = update_all(model, messages);
         let taken = host_now().0;
         buffer.reset();
         draw(model, Caps::from_env(|_| None), &mut buffer);
-        (taken - begin, host_now().0 - taken)
+        let drawn = host_now().0;
+        written.set(buffer.content().iter().filter(|cell| cell.symbol() != " ").count());
+        (taken - begin, drawn - taken)
     };
     // the first thing that is told, then all of it: how long each took, and the last frame alone
     let mut go = |model: &mut Model, player: &mut Player| {
@@ -288,7 +292,8 @@ fn look(path: &Path) {
     }
     println!("seek       {} of {}, until something is told", spread(&mut firsts), firsts.len());
     println!("           {}, until all of it is", spread(&mut moves));
-    println!("frame      {} at {}×{}", spread(&mut frames), SIZE.0, SIZE.1);
+    // of lanes without steps there are less than half as many
+    println!("frame      {} at {}×{}, {} cells of the last one written", spread(&mut frames), SIZE.0, SIZE.1, written.get());
     let (mut backs, mut steps) = (Vec::new(), Vec::new());
     let begin = host_now().0;
     while backs.len() < SEEKS && host_now().0 - begin < LONGEST_US {
