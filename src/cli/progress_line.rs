@@ -4,8 +4,13 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 
 use super::{glyphs, output};
+use crate::clock;
 use crate::domain::log_text::slice::slice;
 use crate::domain::log_text::{rows, spans};
+use crate::domain::time::Stamp;
+
+/// What is read sooner needs no line, microseconds.
+const AFTER_US: i64 = 1_000_000;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -58,6 +63,38 @@ impl ProgressLine {
     }
 }
 
+/// A line that says how far recordings are read, once that has taken a second; it goes with this.
+#[derive(Debug)]
+pub(crate) struct ReadingLine {
+    line: ProgressLine,
+    since: Stamp,
+}
+
+impl ReadingLine {
+    /// The reading begins.
+    pub(crate) fn begin() -> Self {
+        Self { line: ProgressLine::default(), since: clock::now() }
+    }
+
+    /// So large a share is read, 0 to 1.
+    pub(crate) fn show(&mut self, share: f64) {
+        if clock::now().micros_since(self.since) >= AFTER_US {
+            self.line.show(&words(share));
+        }
+    }
+}
+
+impl Drop for ReadingLine {
+    fn drop(&mut self) {
+        self.line.clear();
+    }
+}
+
+/// `reading the recording: 42 %`.
+fn words(share: f64) -> String {
+    format!("reading the recording: {:.0} %", share.clamp(0.0, 1.0) * 100.0)
+}
+
 fn cut(row: &str, width: usize) -> String {
     slice(&spans(row), 0, width).into_iter().map(|span| span.text).collect()
 }
@@ -77,6 +114,17 @@ fn redraw(shown: &str, new: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_far_it_is_read_is_told_in_percent_after_a_second() {
+        assert_eq!(
+            [0.0, 0.421, 1.5].map(words),
+            [0, 42, 100].map(|percent| format!("reading the recording: {percent} %"))
+        );
+        let mut line = ReadingLine::begin();
+        line.show(0.5);
+        assert_eq!(line.line.shown, "", "not in the first second");
+    }
 
     #[test]
     fn rows_are_written_over_from_the_first_on() {

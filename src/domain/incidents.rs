@@ -140,8 +140,8 @@ pub fn clock_jumps(world: &World, run: &RunState) -> Vec<ClockJump> {
 /// What stands out in the steps and loads of a run: [`IncidentKind::SlowStep`] and [`IncidentKind::UtilisationFell`].
 pub fn noticed(run: &RunState) -> Vec<Incident> {
     let slow = run.history.slow_steps().into_iter().map(|slow| {
-        let [us, median] = [slow.us, slow.median_us].map(|us| short_duration_us(us.into()));
-        let words = format!("slow step {}: {us}, median {median}", slow.step);
+        let [us, usual] = [slow.us, slow.usual_us].map(|us| short_duration_us(us.into()));
+        let words = format!("slow step {}: {us}, usually {usual}", slow.step);
         Incident::new(slow.at, IncidentKind::SlowStep, words)
     });
     slow.chain(cliffs(run)).collect()

@@ -33,8 +33,8 @@ pub struct SlowStep {
     pub step: u64,
     /// How long it took, microseconds.
     pub us: u32,
-    /// What steps of the run take, microseconds.
-    pub median_us: u32,
+    /// What steps of the run take, microseconds: the median of the means of the pieces of its time.
+    pub usual_us: u32,
 }
 
 /// A GPU that computed no longer, or little, for a while.
@@ -75,7 +75,7 @@ fn place(mut values: Vec<f64>, share: f64) -> f64 {
 
 impl RunHistory {
     /// The slow steps, oldest first: of the run's time as it is kept in pieces, each with its longest step. Several slow pieces in
-    /// a row are told once. Not of the first piece: a first step is slow in every run.
+    /// a row are told once, by the longest step of them. Not of the first piece: a first step is slow in every run.
     pub fn slow_steps(&self) -> Vec<SlowStep> {
         let mut pieces = self.points.points().iter().filter(|piece| piece.steps > 0);
         let step_of = |piece: &RunPoint| piece.longest.map(|(_, step)| step);
@@ -89,16 +89,19 @@ impl RunHistory {
         let median = place(mean.collect(), 0.5);
         let p95 = place(pieces.iter().map(|piece| f64::from(piece.longest_us)).collect(), 0.95);
         let from = (p95 * OF_P95).max(median * OF_MEDIAN).max(median + LONGER_US);
-        let mut slow = Vec::new();
-        let mut goes_on = false;
-        for piece in pieces {
-            let is_slow = f64::from(piece.longest_us) > from;
-            if let Some((at, step)) = piece.longest.filter(|_| is_slow && !goes_on) {
-                slow.push(SlowStep { at, step, us: piece.longest_us, median_us: median.round() as u32 });
+        let usual_us = median.round() as u32;
+        let is_slow = |piece: &RunPoint| f64::from(piece.longest_us) > from;
+        let rows = pieces.chunk_by(|before, piece| is_slow(before) == is_slow(piece));
+        let slow = rows.filter_map(|row| {
+            // the first of several that took equally long
+            let worst = row.iter().rev().max_by_key(|piece| piece.longest_us)?;
+            if !is_slow(worst) {
+                return None;
             }
-            goes_on = is_slow;
-        }
-        slow
+            let (at, step) = worst.longest?;
+            Some(SlowStep { at, step, us: worst.longest_us, usual_us })
+        });
+        slow.collect()
     }
 
     /// From how many microseconds on a step of one that trains, without its allreduce, is a stall of its own; and from
@@ -199,8 +202,18 @@ mod tests {
             let told: Vec<(u64, u32)> = found.iter().map(|slow| (slow.step, slow.us)).collect();
             let count = u64::from(count);
             assert_eq!(told, [(count + 1, 400_000), (2 * count + 2, 812_000)]);
-            assert!((50_000..70_000).contains(&found[0].median_us), "{found:?}");
+            assert!((50_000..70_000).contains(&found[0].usual_us), "{found:?}");
         }
+    }
+
+    #[test]
+    fn several_slow_steps_in_a_row_are_told_by_the_longest() {
+        let row = noise(50).chain([229_000, 230_000, 585_000, 229_000, 585_000]).chain(noise(400));
+        let found = history(row).slow_steps();
+        let told: Vec<(u64, u32)> = found.iter().map(|slow| (slow.step, slow.us)).collect();
+        assert_eq!(told, [(53, 585_000)]);
+        let before: u32 = noise(50).chain([229_000, 230_000, 585_000]).sum();
+        assert_eq!(found[0].at, Stamp(before.into()), "and where it was");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use mcap::MAGIC;
 use mcap::records::op;
 
 use super::chunk;
+use super::closing::beside;
 use super::error::Error;
 use super::format::ChunkNote;
 use super::loss::{self, Loss};
@@ -124,6 +125,13 @@ struct Gathered {
 
 /// What is said of a recording in which there is nothing, and what helps.
 pub fn nothing(first: &Path) -> String {
+    let kept = beside(first, "damaged");
+    if kept.exists() {
+        return format!(
+            "empty; nothing of it could be saved by a repair: the damaged file is kept as {}",
+            kept.display()
+        );
+    }
     format!(
         "empty; no event could be written (a full disk), or its client was killed before the first one: `hvtui runs prune` deletes it \
          by its age, or delete {}",

@@ -84,7 +84,7 @@ fn has_no_end(path: &Path) -> bool {
 }
 
 /// The name of a file beside another: `run.mcap.part`.
-fn beside(path: &Path, end: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(end);

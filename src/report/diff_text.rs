@@ -13,6 +13,8 @@ use crate::domain::units::{counted, middle_cut, rate};
 const UNKNOWN: &str = "–";
 /// The largest change that is told in percent, as a share.
 const MOST_SHARE: f64 = 10.0;
+/// A smaller change is `0.0 %`, as a share.
+const SHOWN_SHARE: f64 = 0.0005;
 
 /// The comparison.
 pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> String {
@@ -47,10 +49,45 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
     if comparison.differences.is_empty() {
         out.push_str("  nothing that is recorded\n");
     }
-    for difference in &comparison.differences {
+    for difference in comparison.differences.iter().filter(|difference| !is_half_known(difference)) {
         out.push_str(&differs(difference));
     }
+    let half_known = || comparison.differences.iter().filter(|difference| is_half_known(difference));
+    let of_a: Vec<&str> = half_known().filter(|one| one.a.is_none()).map(|one| one.name.as_str()).collect();
+    let of_b: Vec<&str> = half_known().filter(|one| one.b.is_none()).map(|one| one.name.as_str()).collect();
+    for (side, names) in [("A", of_a), ("B", of_b)] {
+        if !names.is_empty() {
+            let words = format!("unknown of {side}: {}", names.join(", "));
+            let _ = writeln!(out, "{}", wrapped(&sanitize(&words), 2));
+        }
+    }
     out
+}
+
+/// What hosts and ranks tell of themselves, so that a run of which it is not there may have had the same.
+const TOLD: [&str; 15] = [
+    "workdir",
+    "commit",
+    "branch",
+    "job",
+    "transport",
+    "total steps",
+    "GPUs",
+    "driver",
+    "CUDA of the driver",
+    "NCCL",
+    "kernel",
+    "architecture",
+    "CPUs a host",
+    "memory a host",
+    "hvtui",
+];
+
+/// Whether it is known of one run alone: that is no difference.
+fn is_half_known(difference: &Difference) -> bool {
+    let name = &difference.name[..];
+    let is_told = TOLD.contains(&name) || name.starts_with("version ");
+    is_told && (difference.a.is_none() || difference.b.is_none())
 }
 
 fn row(metric: &Compared) -> String {
@@ -61,6 +98,14 @@ fn row(metric: &Compared) -> String {
         (None, _) => UNKNOWN.to_owned(),
         (Some(_), _) if metric.unsure => "unsure".to_owned(),
         (Some(_), _) if metric.same => "same".to_owned(),
+        // no interval tells whether it is one, and neither number shows it
+        (Some(_), Some(relative))
+            if metric.interval.is_none()
+                && relative.abs() < SHOWN_SHARE
+                && value(metric.a) == value(metric.b) =>
+        {
+            "same".to_owned()
+        }
         (Some(_), Some(relative)) => percent(relative),
         (Some(change), None) => metric.unit.change_words(change),
     };

@@ -2,7 +2,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::*;
 use crate::domain::analysis::fixtures::{START, Told, late_run, spec, timing};
-use crate::domain::analysis::{ChosenPart, RunAnalysis, findings};
+use crate::domain::analysis::{ChosenPart, Fact, RunAnalysis, Spread, findings};
 use crate::domain::comparison::{Side, compare};
 use crate::domain::fixtures::rank_exit;
 use crate::domain::ids::Rank;
@@ -131,6 +131,25 @@ fn a_comparison_fits_80_columns() {
     let text = diff_text::render(&a.whole, &b.whole, &compare(&a, &b));
     assert_fits(&text);
     insta::assert_snapshot!("diff", text);
+}
+
+#[test]
+fn what_is_known_of_one_run_alone_is_one_line_and_no_difference() {
+    let (a, mut b) = (late_run(60, 20), late_run(60, 20));
+    let fact = |name: &str| Fact { name: name.to_owned(), value: "1".to_owned() };
+    let mut a = RunAnalysis { facts: vec![fact("driver"), fact("version torch"), fact("env NEW")], ..a };
+    b.facts.clear();
+    let (of_a, of_b) = (side(a.clone()), side(b.clone()));
+    let text = diff_text::render(&a, &b, &compare(&of_a, &of_b));
+    let told = "\nWhat differs\n  env NEW             1 → –\n  unknown of B: driver, version torch\n";
+    assert!(text.ends_with(told), "{text}");
+    let text = diff_text::render(&b, &a, &compare(&of_b, &of_a));
+    assert!(text.ends_with("  unknown of A: driver, version torch\n"), "{text}");
+    // and one that no number shows is none
+    a.steps.length = a.steps.length.map(|length| Spread { mean_us: length.mean_us + 1.0, ..length });
+    let text = diff_text::render(&b, &a, &compare(&of_b, &side(a.clone())));
+    let mean = text.lines().find(|line| line.starts_with("mean ")).unwrap();
+    assert!(mean.ends_with(" same"), "{text}");
 }
 
 #[test]

@@ -149,6 +149,22 @@ fn a_damaged_recording_is_kept_beside_its_repaired_copy_and_the_loss_is_told() {
     assert_eq!(check(&person, &[name]).0, 0);
     assert!(!person.home().join("lock").exists(), "a file that lies elsewhere gets no lock for good");
 
+    // of which nothing can be saved
+    let found = chunks(&bytes);
+    for at in found {
+        bytes[at + 60..at + 90].fill(0x55);
+    }
+    let lost = person.home().join("lost.mcap");
+    std::fs::write(&lost, &bytes).unwrap();
+    let name = lost.to_str().unwrap();
+    let (code, text) = check(&person, &[name, "--repair"]);
+    let said = ": nothing of it can be saved; the damaged file is kept as lost.mcap.damaged";
+    assert!(code == 65 && text.contains(said), "{text}");
+    assert!(!text.contains("repaired now"), "{text}");
+    let (code, text) = check(&person, &[name]);
+    assert!(code == 65 && text.contains("the damaged file is kept as "), "{text}");
+    assert!(text.contains("lost.mcap.damaged") && !text.contains("full disk"), "{text}");
+
     let (code, text) = check(&person, &["hosts.toml", "--repair"]);
     assert!(code == 65 && text.contains("not a recording of hvtui"), "{code} {text}");
     assert_eq!(check(&person, &["nothing"]).0, 64);

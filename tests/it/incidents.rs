@@ -75,7 +75,7 @@ fn a_slow_step_and_a_gpu_that_computes_no_longer_are_incidents() {
     };
     assert!(words(fell).starts_with("utilisation of gpu-b:0 fell to 4 %, median 97 %"), "{told:?}");
     assert!(words(slow).starts_with("slow step 151: 812"), "{told:?}");
-    assert!(words(slow).contains("median 61"), "{told:?}");
+    assert!(words(slow).contains("usually 61"), "{told:?}");
     assert!(told.iter().any(|(to, _)| *to == slow), "where it had ended: {told:?}");
     assert!(told.iter().any(|(_, words)| words.starts_with("rank 3 (gpu-b:1) is a straggler")), "{told:?}");
     // forward again, to the same moments

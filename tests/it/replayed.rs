@@ -14,6 +14,7 @@ use hvtui::domain::run::RunStage;
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::world::LoggedLine;
 use hvtui::tui::core::{Effect, KeyCode, Msg, PlayCommand, Screen};
+use hvtui::tui::screens::Model;
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::{LogAt, window_us};
 
@@ -178,6 +179,24 @@ fn the_window_stays_until_it_is_zoomed() {
     // all of the run, then some steps
     press(&mut story, "ff");
     assert!(window_us(&story.model) < 1_000_000, "{}", window_us(&story.model));
+}
+
+#[test]
+fn until_something_of_it_is_read_a_recording_is_being_opened() {
+    let (mut story, start) = short();
+    story.model = Model::replay(state(start, start, story.at), start, 0);
+    story.send(Msg::Resize(120, 40));
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("opening the recording …") && !screen.contains("begins later"), "{screen}");
+    story.send(Msg::ReadingOn(40));
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("opening the recording … 40 %"), "{screen}");
+    // what was read is of the time before the run
+    story.model.ui.replay.reading = None;
+    story.quiet = true;
+    story.cpu_host("local", 2);
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("the run begins later in this recording"), "{screen}");
 }
 
 #[test]

@@ -211,9 +211,12 @@ impl File {
         let (mut repaired, mut kept, mut error) = (false, None, None);
         match done {
             Some(Ok(done)) => {
-                repaired = true;
-                let what = if done.kept.is_some() { "repaired" } else { "closed" };
-                let _ = write!(words, ": {what} now, {} chunks", done.chunks);
+                repaired = done.kept.is_none() || done.chunks > 0;
+                let _ = match (&done.kept, done.chunks) {
+                    (Some(_), 0) => write!(words, ": nothing of it can be saved"),
+                    (Some(_), chunks) => write!(words, ": repaired now, {chunks} chunks"),
+                    (None, chunks) => write!(words, ": closed now, {chunks} chunks"),
+                };
                 if let Some(path) = &done.kept {
                     let _ = write!(words, "; the damaged file is kept as {}", name(path));
                 }

@@ -8,6 +8,7 @@ use crate::cli::args::DiffArgs;
 use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
+use crate::cli::progress_line::ReadingLine;
 use crate::cli::recording;
 use crate::cli::selection::Wanted;
 use crate::domain::analysis::ChosenPart;
@@ -56,7 +57,12 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     }
     let readers = [figures::open(&a.path)?, figures::open(&b.path)?];
     let [of_a, of_b] = [wanted.selection(&readers[0])?, wanted.selection(&readers[1])?];
-    let sides = figures::sides([(&readers[0], &of_a), (&readers[1], &of_b)], &mut |_| true)?;
+    let mut reading = ReadingLine::begin();
+    let sides = figures::sides([(&readers[0], &of_a), (&readers[1], &of_b)], &mut |share| {
+        reading.show(share);
+        true
+    })?;
+    drop(reading);
     let [a, b] = sides.ok_or_else(|| Failure::usage("the recordings were not read to their ends"))?;
     let comparison = compare(&a, &b);
     let verdicts: Vec<Verdict> = conditions.iter().map(|condition| condition.judge(&a, &b)).collect();

@@ -9,6 +9,7 @@ use crate::cli::args::ExportArgs;
 use crate::cli::commands::ui::here_zone;
 use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::paths::Paths;
+use crate::cli::progress_line::ReadingLine;
 use crate::cli::selection::Wanted;
 use crate::cli::{cast, recording, whole_file};
 use crate::clock;
@@ -70,7 +71,16 @@ fn export(
     to: &mut dyn Write,
     selection: &Selection,
 ) -> Result<Exported, Error> {
-    let Some(size) = args.screens else { return args.to.export(reader, to, selection) };
+    let Some(size) = args.screens else {
+        // not between rows on the same terminal
+        let is_apart = args.output.is_some() || !io::stdout().is_terminal();
+        let mut line = is_apart.then(ReadingLine::begin);
+        return args.to.export(reader, to, selection, &mut |share| {
+            if let Some(line) = &mut line {
+                line.show(share);
+            }
+        });
+    };
     let player = Player::open(reader.path())?;
     let told = cast::write(player, to, selection, size, here_zone(clock::now()))?;
     Ok(Exported {

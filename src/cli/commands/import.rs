@@ -10,9 +10,11 @@ use crate::cli::errors::{Failure, note, to_person, to_stdout};
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
 use crate::cli::recording;
+use crate::clock;
 use crate::domain::ids::RunId;
 use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, counted, duration_us};
 use crate::record::Store;
 use crate::record::import::{Imported, Place};
@@ -33,9 +35,10 @@ struct Told<'a> {
 pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let store = Store::new(&paths.state);
     let place = args.output.as_deref().map_or(Place::Store(&store), Place::File);
+    let began = clock::now();
     let imported = recording::read(&args.files, args.name.as_deref(), args.step.as_deref(), place)?;
     if args.output.is_none()
-        && let Some(before) = before(&store, &imported)?
+        && let Some(before) = before(&store, &imported, began)?
     {
         store.delete(&imported.run)?;
         let name = before.short();
@@ -54,16 +57,19 @@ pub fn run(args: &ImportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The run that was made of the same before, if there is one: of the same beginning and end, command, places and steps, and with
-/// the same name.
-fn before(store: &Store, imported: &Imported) -> Result<Option<RunId>, Failure> {
+/// The run that was made of the same before, if there is one: of the same beginning and length, command, places and steps, and with
+/// the same name. Where the moment of this import, which began at `began`, stands for a beginning that is not told, of any beginning.
+fn before(store: &Store, imported: &Imported, began: Stamp) -> Result<Option<RunId>, Failure> {
     let runs = store.list()?.runs;
     let Some(new) = runs.iter().find(|run| run.spec.id == imported.run) else { return Ok(None) };
+    let is_untold = imported.created >= began;
+    let length_us = |run: &RunSummary| run.last_at.micros_since(run.spec.created);
     let is_same = |run: &&RunSummary| {
-        let spec = RunSpec { id: new.spec.id.clone(), ..run.spec.clone() };
+        let created = if is_untold { new.spec.created } else { run.spec.created };
+        let spec = RunSpec { id: new.spec.id.clone(), created, ..run.spec.clone() };
         run.spec.id != new.spec.id
             && run.spec.is_imported()
-            && (spec == new.spec && run.last_at == new.last_at && run.trained == new.trained)
+            && (spec == new.spec && length_us(run) == length_us(new) && run.trained == new.trained)
     };
     Ok(runs.iter().find(is_same).map(|run| run.spec.id.clone()))
 }

@@ -14,6 +14,7 @@ use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
 use crate::cli::find::hosts_of;
 use crate::cli::json::{VERSION, line};
 use crate::cli::paths::Paths;
+use crate::cli::progress_line::ReadingLine;
 use crate::cli::runs_of_hosts::ask;
 use crate::cli::selection::Wanted;
 use crate::cli::{connect, recording, runtime, whole_file};
@@ -114,7 +115,11 @@ fn status(
 }
 
 fn analyze(reader: &Reader, wanted: &Wanted<'_>) -> Result<RunAnalysis, Failure> {
-    let run = figures::part(reader, &wanted.selection(reader)?, &mut |_| true)?;
+    let mut line = ReadingLine::begin();
+    let run = figures::part(reader, &wanted.selection(reader)?, &mut |share| {
+        line.show(share);
+        true
+    })?;
     run.ok_or_else(|| Failure::usage("the recording was not read to its end"))
 }
 

@@ -108,7 +108,7 @@ pub(super) fn of(analyzer: Analyzer, damage: Option<String>) -> RunAnalysis {
         incidents: Vec::new(),
         marks: Vec::new(),
         waits: analyzer.waits,
-        estimates: estimates(&steps, &all),
+        estimates: estimates(&spec, &steps, &all),
         ranks,
         log: logs.figures(root),
         charts: Charts {
@@ -217,14 +217,22 @@ fn exposed(phases: &[u64; Phase::COUNT]) -> u64 {
 }
 
 /// A job of which no rank hides anything looks like one that doesn't tell: nothing is known then.
-fn overlap(tells_hidden: bool, hidden_us: u64, exposed_us: u64) -> Option<f64> {
-    (tells_hidden && hidden_us + exposed_us > 0).then(|| hidden_us as f64 / (hidden_us + exposed_us) as f64)
+fn overlap(is_told: bool, hidden_us: u64, exposed_us: u64) -> Option<f64> {
+    (is_told && hidden_us + exposed_us > 0).then(|| hidden_us as f64 / (hidden_us + exposed_us) as f64)
 }
 
-/// Whether it is told what of the allreduce is hidden: by a rank, or by a trace of torch's kernels, which shows all of it.
-fn tells_hidden(spec: &RunSpec, steps: &Steps) -> bool {
+/// Whether it is told what of the allreduce is hidden, by a rank, or by a trace of torch's kernels, which shows all of it; and what is
+/// not.
+fn tells_overlap(spec: &RunSpec, steps: &Steps) -> bool {
     let is_trace = spec.is_imported() && spec.kind == JobKind::Torch;
-    is_trace || steps.ranks.values().any(|rank| rank.hidden_us > 0)
+    let tells_hidden = is_trace || steps.ranks.values().any(|rank| rank.hidden_us > 0);
+    tells_hidden && tells_exposed(spec, steps)
+}
+
+/// Whether all of the exposed communication is told: an import that tells waits and of no rank a transfer leaves a part of it out.
+fn tells_exposed(spec: &RunSpec, steps: &Steps) -> bool {
+    let told = |phase: Phase| steps.ranks.values().any(|rank| rank.phases[phase.index()] > 0);
+    !spec.is_imported() || told(Phase::Transfer) || !told(Phase::Wait)
 }
 
 fn has_allreduce(phases: &[u64; Phase::COUNT], hidden_us: u64) -> bool {
@@ -243,7 +251,7 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
     all.retain(|id, rank| id.worker().is_some() || rank.told > 0 || !with_workers.contains(&id.rank));
     all.retain(|id, _| steps.choice.has_trainer(*id));
     let is_judged = steps.judged > 0;
-    let tells_hidden = tells_hidden(spec, steps);
+    let (tells_overlap, tells_exposed) = (tells_overlap(spec, steps), tells_exposed(spec, steps));
     let figures = all.into_iter().map(|(id, rank)| {
         let told = rank.phased_us > 0;
         let count = rank.phased;
@@ -263,8 +271,8 @@ fn ranks(spec: &RunSpec, steps: &Steps) -> Vec<RankFigures> {
             recurring_us: rank.caused.recurring(steps.judged),
             is_last_too_often: is_last_too_often(steps, rank),
             caused_in: steps.judged_span.and_then(|span| rank.caused_in.span(span)),
-            overlap: overlap(tells_hidden, rank.hidden_us, exposed_us),
-            exposed_us: has_allreduce.then(|| exposed_us as f64 / count.max(1) as f64),
+            overlap: overlap(tells_overlap, rank.hidden_us, exposed_us),
+            exposed_us: (has_allreduce && tells_exposed).then(|| exposed_us as f64 / count.max(1) as f64),
             samples_per_s: (rank.sample_us > 0).then(|| rank.samples as f64 * 1e6 / rank.sample_us as f64),
             exit: None,
             warnings: 0,
@@ -309,8 +317,8 @@ fn step_figures(
         phased: steps.mean_exposed.count(),
         first_tenth_us: tenth(steps, false).and_then(|part| part.mean_us),
         last_tenth_us: tenth(steps, true).and_then(|part| part.mean_us),
-        exposed_us: told.then(|| exposed_us as f64 / totals.steps as f64),
-        overlap: overlap(tells_hidden(spec, steps), totals.hidden_us, exposed_us),
+        exposed_us: (told && tells_exposed(spec, steps)).then(|| exposed_us as f64 / totals.steps as f64),
+        overlap: overlap(tells_overlap(spec, steps), totals.hidden_us, exposed_us),
     }
 }
 
@@ -400,7 +408,7 @@ fn episode(straggler: &Straggler) -> Episode {
     }
 }
 
-fn estimates(steps: &Steps, (lengths, aligned): &(Histogram, bool)) -> Estimates {
+fn estimates(spec: &RunSpec, steps: &Steps, (lengths, aligned): &(Histogram, bool)) -> Estimates {
     let dependence = steps.dependence();
     // the ranks of one step tell about the same
     let ranks = steps.ranks.values().filter(|rank| rank.lengths.count() > 0).count().max(1) as f64;
@@ -417,6 +425,6 @@ fn estimates(steps: &Steps, (lengths, aligned): &(Histogram, bool)) -> Estimates
     Estimates {
         length: [0.5, 0.95, 0.99].map(|share| lengths.estimate(share, of_lengths)),
         phases: std::array::from_fn(|at| told(&phases[at])),
-        exposed: told(exposed),
+        exposed: told(exposed).filter(|_| tells_exposed(spec, steps)),
     }
 }

@@ -173,6 +173,26 @@ fn an_overlap_of_nothing_is_known_where_another_rank_hides_some_or_a_trace_shows
 }
 
 #[test]
+fn what_an_import_exposes_is_unknown_where_it_tells_waits_and_no_transfer() {
+    let run = |imported: bool, transfer: u32| {
+        let mut spec = spec(2);
+        spec.options.imported = imported.then(|| "Horovod timeline: a.json".to_owned());
+        let mut told = Told::new(spec);
+        for step in 1..=20 {
+            for rank in 0..2 {
+                told.step(rank, timing(step, [10, 20, 30, 5, transfer, 10]));
+            }
+        }
+        let run = told.finish(RunEnd::Finished);
+        let of_ranks: Vec<bool> = run.ranks.iter().map(|rank| rank.exposed_us.is_some()).collect();
+        (run.steps.exposed_us, run.estimates.exposed.is_some(), of_ranks)
+    };
+    assert_eq!(run(true, 0), (None, false, vec![false; 2]));
+    assert_eq!(run(true, 5), (Some(10_000.0), true, vec![true; 2]));
+    assert_eq!(run(false, 0), (Some(5_000.0), true, vec![true; 2]), "its waits are all of it");
+}
+
+#[test]
 fn an_even_run_has_nothing_to_look_at() {
     let run = late_run(100, 0);
     assert!(run.what_if.is_empty() && run.stragglers.is_empty());

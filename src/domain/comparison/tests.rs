@@ -177,6 +177,25 @@ fn conditions_hold_by_share_and_by_amount() {
 }
 
 #[test]
+fn what_an_import_does_not_tell_is_not_judged() {
+    let run = |imported: bool, transfer: u32| {
+        let mut spec = spec(1);
+        spec.options.imported = imported.then(|| "Horovod timeline: a.json".to_owned());
+        let mut told = Told::new(spec);
+        for step in 1..=400 {
+            told.step(0, timing(step, [0, 90, 0, 5, transfer, 0]));
+        }
+        side(told.finish(RunEnd::Finished))
+    };
+    let (a, b) = (run(false, 10), run(true, 0));
+    let comparison = compare(&a, &b);
+    let exposed = find(&comparison, "exposed");
+    assert_eq!((exposed.a.is_some(), exposed.b, exposed.change), (true, None, None));
+    let judged = Condition::parse("exposed<-5%").unwrap().judge(&a, &b);
+    assert_eq!(judged, Verdict::Unknown("exposed<-5%: run B lacks it".to_owned()));
+}
+
+#[test]
 fn a_bad_condition_is_pointed_at() {
     let pointed = |text: &str| Condition::parse(text).unwrap_err().pointed(text);
     assert!(pointed("p96>+5%").starts_with("p96>+5%\n^^^ not a metric; these are: p50 p95 p99 "));

@@ -98,7 +98,8 @@ impl Format {
         FORMATS.into_iter().find(|format| format.name == name)
     }
 
-    /// Writes what `selection` takes of a recording.
+    /// Writes what `selection` takes of a recording. All of it is read, whatever the selection: what comes before says by whom steps
+    /// were told and who was late. `told` is given the share that is read, percent by percent, from 0 to 1.
     ///
     /// # Errors
     /// [`Error::Write`] when `to` can't be written.
@@ -107,7 +108,8 @@ impl Format {
         reader: &Reader,
         to: &mut dyn Write,
         selection: &Selection,
+        told: &mut dyn FnMut(f64),
     ) -> Result<Exported, Error> {
-        pass::export(reader, to, &mut *(self.sink)(), selection)
+        pass::export(reader, to, &mut *(self.sink)(), selection, told)
     }
 }

@@ -155,8 +155,9 @@ pub(super) fn export(
     to: &mut dyn Write,
     sink: &mut dyn Sink,
     selection: &Selection,
+    told: &mut dyn FnMut(f64),
 ) -> Result<Exported, Error> {
-    let run = survey(reader, selection);
+    let run = survey(reader, selection, &mut |share| told(share / 2.0));
     let (world, is_apart) = (run.world(), run.is_apart());
     let out = Out::new(to, run.chosen.max_events());
     let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
@@ -166,10 +167,14 @@ pub(super) fn export(
     let mut pass =
         Pass { out, run, sink, stragglers, meetings, parting, world, is_apart, unaligned_steps: 0 };
     let mut missing_chunks = 0;
+    let mut progress = Progress::of(reader);
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
     for envelope in reader.envelopes(..) {
         match envelope {
             Ok(envelope) => {
+                if let Some(share) = progress.at(envelope.at) {
+                    told(0.5 + share / 2.0);
+                }
                 while let Some(mark) = marks.next_if(|mark| mark.at < envelope.at) {
                     pass.mark(mark).map_err(Error::Write)?;
                 }
@@ -191,7 +196,8 @@ pub(super) fn export(
 }
 
 /// What must be known before anything is written: the hosts' clocks, what steps tell, and when the chosen ones were.
-fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
+fn survey<'a>(reader: &'a Reader, selection: &'a Selection, read: &mut dyn FnMut(f64)) -> Run<'a> {
+    let mut progress = Progress::of(reader);
     let (start, _) = reader.range().unwrap_or_default();
     let spec = reader.spec();
     let chosen = Chosen::new(selection, spec);
@@ -199,6 +205,9 @@ fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
     let (mut gather, mut when, mut told) = (Gather::default(), When::default(), Told::of(spec));
     let mut trainers = BTreeSet::new();
     for envelope in reader.select(.., wants).flatten() {
+        if let Some(share) = progress.at(envelope.at) {
+            read(share);
+        }
         gather.take(&envelope);
         if let (Event::StepDone { timing }, Some(id)) = (&envelope.event, trainer(&envelope.origin)) {
             told.take(timing);
@@ -223,7 +232,33 @@ fn survey<'a>(reader: &'a Reader, selection: &'a Selection) -> Run<'a> {
 /// When the selected steps of the selected ranks were made, nanoseconds since the Unix epoch by the client's clock, without end where
 /// their range is open; `None` where no rank tells any, or none are selected.
 pub(in super::super) fn during(reader: &Reader, selection: &Selection) -> Option<Span> {
-    survey(reader, selection).chosen.during()
+    survey(reader, selection, &mut |_| ()).chosen.during()
+}
+
+/// How much of a recording is read, by the time of its events.
+struct Progress {
+    start: Stamp,
+    length_us: i64,
+    /// Percent that were told.
+    told: i64,
+}
+
+impl Progress {
+    fn of(reader: &Reader) -> Self {
+        let (start, end) = reader.range().unwrap_or_default();
+        Self { start, length_us: end.micros_since(start).max(1), told: -1 }
+    }
+
+    /// The share that is read with an event of this moment, where that is one percent more.
+    fn at(&mut self, at: Stamp) -> Option<f64> {
+        let share = (at.micros_since(self.start) as f64 / self.length_us as f64).clamp(0.0, 1.0);
+        let percent = (share * 100.0) as i64;
+        if percent <= self.told {
+            return None;
+        }
+        self.told = percent;
+        Some(share)
+    }
 }
 
 /// Which of those that train an event is about.

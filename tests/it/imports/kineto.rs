@@ -112,6 +112,16 @@ fn the_trace_of_one_rank_of_several_calls_all_of_it_transfer() {
     let told = imported(&person, &["cut.json", "-o", "cut.mcap"]);
     assert!(told["files"][0]["cut"]["byte"].as_u64().unwrap() > at as u64 - 400, "{told:#}");
     assert_eq!((&told["steps"]["count"], left_out(&told, "moment of the beginning")), (&5.into(), Some(1)));
+    // what tells no beginning is known by what is in it
+    for is_there in [false, true] {
+        let out = person.run(&["import", "cut.json"]);
+        let words = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{out:?}");
+        assert_eq!(words.contains("this is there already as run "), is_there, "{words}");
+    }
+    std::fs::write(person.home().join("cut.json"), &text[..text.find("ProfilerStep#6").unwrap()]).unwrap();
+    let other = person.run(&["import", "cut.json"]);
+    assert!(!String::from_utf8_lossy(&other.stderr).contains("this is there already"), "{other:?}");
     // and with a comma behind the last event
     let comma = text.replacen("],\"traceName\"", ",],\"traceName\"", 1);
     assert!(comma.contains(",],\"traceName\""));

@@ -26,7 +26,9 @@ pub(super) fn exported_of(run: &[Envelope], format: &str, selection: &Selection)
     write(&path, run);
     let mut bytes = Vec::new();
     let format = Format::named(format).unwrap();
-    let report = format.export(&Reader::open(&path).unwrap(), &mut bytes, selection).unwrap();
+    let (reader, mut shares) = (Reader::open(&path).unwrap(), Vec::new());
+    let report = format.export(&reader, &mut bytes, selection, &mut |share| shares.push(share)).unwrap();
+    assert!(shares.is_sorted() && shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
     (bytes, report)
 }
 

@@ -246,7 +246,7 @@ pub fn state(model: &Model) -> Option<&PlaybackState> {
     }
 }
 
-/// Reads a place: `14:32:05`, `+90s`, `-10s`, `50%`, `step 812`.
+/// Reads a place: `14:32:05`, `+90s`, `-10s`, `50%`, `step 812`; a bare number is a step.
 pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
     let state = state(model)?;
     if let Some(percent) = text.strip_suffix('%') {
@@ -254,7 +254,8 @@ pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
         let length = state.end.micros_since(state.start) as f64;
         return Some(PlayCommand::SeekTo(state.start.plus_micros((length * share) as i64)));
     }
-    if let Some(step) = text.strip_prefix("step") {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(step) = text.strip_prefix("step").or(is_number.then_some(text)) {
         return step.trim().parse().ok().map(PlayCommand::ToStep);
     }
     if let Some(rest) = text.strip_prefix('+') {
@@ -366,7 +367,8 @@ mod tests {
         assert_eq!(goto("-00:02.5"), Some(PlayCommand::SeekBy(-2_500_000)));
         assert_eq!(goto("+00:61"), None);
         assert_eq!(goto("step 8"), Some(PlayCommand::ToStep(8)));
-        assert_eq!(goto("step -1"), None);
+        assert_eq!(goto("812"), Some(PlayCommand::ToStep(812)));
+        assert_eq!((goto("step -1"), goto("8.5"), goto("812s"), goto("")), (None, None, None, None));
         let Some(PlayCommand::SeekTo(at)) = goto("14:07") else { panic!("a time") };
         assert_eq!(crate::tui::core::words::clock_time(at, &3600.into(), false), "14:07:00");
         assert_eq!(goto("soon"), None);

@@ -18,6 +18,12 @@ const LIVE_US: i64 = 1_500_000;
 pub(in crate::tui::screens) fn opening(model: &Model, canvas: &mut Canvas<'_>) {
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
     let x = canvas.text(1, 0, 10, "Replay", strong) + 2;
+    let room = canvas.width().saturating_sub(x + 1);
+    canvas.text(x, 0, room, &opening_words(model), dim);
+}
+
+/// `opening the recording of run 7K3M digits, 364 K … 40 %`.
+pub(in crate::tui::screens) fn opening_words(model: &Model) -> String {
     let run = model.ui.run.run.as_ref();
     let recording = run.and_then(|run| model.recordings.iter().find(|recording| recording.spec.id == *run));
     let words = recording.map_or_else(
@@ -27,9 +33,7 @@ pub(in crate::tui::screens) fn opening(model: &Model, canvas: &mut Canvas<'_>) {
             format!("opening the recording of run {} {}, {size} …", spec.id.short(), spec.name)
         },
     );
-    let words = words + &model.ui.replay.reading.map_or_else(String::new, |percent| format!(" {percent} %"));
-    let room = canvas.width().saturating_sub(x + 1);
-    canvas.text(x, 0, room, &words, dim);
+    words + &model.ui.replay.reading.map_or_else(String::new, |percent| format!(" {percent} %"))
 }
 
 /// What the title of a replay says on the right.

@@ -32,6 +32,7 @@ use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::events::view as events;
 use crate::tui::screens::replay::selection::shown_part;
+use crate::tui::screens::replay::view as replay_words;
 use crate::tui::screens::run::frame::Frame;
 use crate::tui::screens::run::verdict::Tone;
 use crate::tui::screens::run::view::strip::AWAY;
@@ -74,12 +75,14 @@ fn waiting(model: &Model, canvas: &mut Canvas<'_>) {
     if replay {
         whole::draw_before(model, canvas, bands.whole);
     }
-    let text = if replay {
-        "the run begins later in this recording"
-    } else {
-        "waiting for the run's first event …"
+    // of what is shown nothing has been read yet
+    let is_opening = model.ui.replay.reading.is_some() || model.world.hosts.is_empty();
+    let text = match (replay, is_opening) {
+        (true, true) => replay_words::opening_words(model),
+        (true, false) => "the run begins later in this recording".to_owned(),
+        (false, _) => "waiting for the run's first event …".to_owned(),
     };
-    canvas.text(1, bands.verdict.y, canvas.width() - 2, text, dim);
+    canvas.text(1, bands.verdict.y, canvas.width() - 2, &text, dim);
 }
 
 /// The log, and beside it or in its place the figures of what is selected, else the events. So many ranks are not shown above.
