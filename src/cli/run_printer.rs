@@ -16,7 +16,8 @@ use crate::domain::launcher_words::Messages;
 use crate::domain::log::Stream;
 use crate::domain::log_text;
 use crate::domain::note::what;
-use crate::domain::outcome::restart_words;
+use crate::domain::occupancy::WAIT_FOR_THEM;
+use crate::domain::outcome::{RunEnd, restart_words};
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standstill::Standstill;
 use crate::domain::text::{about, plain, sanitize};
@@ -318,7 +319,10 @@ impl RunPrinter {
         let ended = outcome.at.unwrap_or(run.last_at);
         let took = duration_us(ended.micros_since(created).max(0).unsigned_abs());
         let exit = exits_with.map_or_else(|| outcome.words(&run.spec), |code| format!("exit {code}"));
-        lines.push(own(&format!("{exit} after {took}: {}", outcome.summary)));
+        // a run that was on its GPUs before can't wait for them
+        let is_late = outcome.end == RunEnd::Busy && outcome.is_refused();
+        let remedy = if is_late { format!(": {WAIT_FOR_THEM}") } else { String::new() };
+        lines.push(own(&format!("{exit} after {took}: {}{remedy}", outcome.summary)));
         // one that could not start has said nothing: its last line is that of an engine's or a launcher's help
         let began = |root: &Rank| {
             let exit = run.ranks.get(root.0 as usize).and_then(|rank| rank.exit.as_ref());

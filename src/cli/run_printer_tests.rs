@@ -247,6 +247,20 @@ fn the_last_table_parts_the_wait_that_hooks_tell_as_the_lines_do() {
 }
 
 #[test]
+fn a_run_whose_gpus_another_one_has_says_how_to_wait_for_them() {
+    let last = |outcome: RunOutcome| {
+        let mut story = Story::begun();
+        story.tell(16_000, Origin::Run(run()), Event::RunEnded { outcome });
+        texts(story.printer.end(false, None, None)).join("\n")
+    };
+    let busy = RunOutcome::new(RunEnd::Busy, "a: GPU 0 is busy: leased by li");
+    let told = last(busy.clone());
+    assert!(told.contains("a: GPU 0 is busy: leased by li: wait for them with --wait"), "{told}");
+    let restarted = last(RunOutcome { at: Some(Stamp(9_000)), ..busy });
+    assert!(!restarted.contains("--wait"), "it has run: {restarted}");
+}
+
+#[test]
 fn the_rate_is_that_of_all_ranks_where_one_has_ended_with_the_step() {
     let mut story = Story::begun();
     let step = |step: u64| {

@@ -181,6 +181,9 @@ impl<'a> Occupancy<'a> {
     }
 }
 
+/// What to do about GPUs that others have.
+pub const WAIT_FOR_THEM: &str = "wait for them with --wait";
+
 /// Why ranks are not placed on the GPU at `place`, from the words for what is on it.
 pub fn refusal(place: &str, words: &str, has_holder: bool) -> String {
     if has_holder { format!("{place} is busy: {words}") } else { format!("{place}: {words}") }

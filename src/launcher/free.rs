@@ -67,20 +67,38 @@ pub(super) fn by_free(
     Ok(chosen(count, hosts)?.offers.into_iter().map(of).collect())
 }
 
-/// The first host of a list of which the free slots are asked for and that would have room for `more` ranks if all of its slots were
-/// free, with the number of ranks that it would get.
-pub(super) fn lacking<'a>(
+/// That hosts of which the free slots are asked for have too few of them, and would have enough if all were free: for the `np` ranks
+/// that are asked for beside those `given`, else for any.
+pub(super) fn lacking(
     list: &[(HostId, u32)],
-    more: u32,
+    (np, given): (Option<u32>, u32),
     each: usize,
-    hosts: &'a [HostFacts],
+    hosts: &[HostFacts],
     share: bool,
-) -> Option<(&'a HostFacts, u32)> {
+) -> Option<PlaceError> {
+    let more = np.unwrap_or(given).max(1).saturating_sub(given);
     let of_list = list.iter().filter(|(_, count)| more > 0 && *count == FREE_SLOTS);
     let known = of_list.filter_map(|(id, _)| hosts.iter().find(|host| host.id == *id));
     let free = |host: &HostFacts| (host.usable(share).len() / each) as u32;
-    let mut wanted = known.map(|host| (host, free(host).saturating_add(more)));
-    wanted.find(|(host, wanted)| host.slots.len() / each >= *wanted as usize)
+    let wanted = known.map(|host| (host, free(host).saturating_add(more)));
+    let mut full = wanted.filter(|(host, wanted)| host.slots.len() / each >= *wanted as usize).peekable();
+    if np.is_some() {
+        return full.next().map(|(host, wanted)| place::too_few_free(host, wanted, each as u32, share));
+    }
+    full.peek()?;
+    let (words, own): (Vec<String>, Vec<bool>) = full.map(|(host, _)| none_free(host, each, share)).unzip();
+    Some(PlaceError::PickBusy { held: words.join("; "), own: own.contains(&true) })
+}
+
+/// That no rank fits on a host now, and whether some of its slots are the user's own: `n1: no slot is free (0-3: leased by li)`.
+fn none_free(host: &HostFacts, each: usize, share: bool) -> (String, bool) {
+    let free = match host.usable(share).len() {
+        0 => "no slot is free".to_owned(),
+        1 => format!("1 slot is free, a rank takes {each}"),
+        free => format!("{free} slots are free, a rank takes {each}"),
+    };
+    let own = host.busy.values().any(|holder| holder.own);
+    (format!("{}: {free} ({})", host.id, place::holders(host)), own)
 }
 
 fn has_gpus(host: &HostFacts) -> bool {

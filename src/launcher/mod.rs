@@ -21,6 +21,7 @@ pub mod rendezvous;
 pub mod script;
 pub mod secrets;
 pub mod session;
+mod spreading;
 pub mod syncing;
 pub mod traces;
 pub mod trees;

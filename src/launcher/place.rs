@@ -58,7 +58,7 @@ fn placed(request: &LaunchRequest, hosts: &[HostFacts], share: bool) -> Result<V
 /// The error of a line that its own launcher executes as one process: its ranks are not hvtui's.
 fn of_line(error: PlaceError, request: &LaunchRequest) -> PlaceError {
     match error {
-        PlaceError::TooFew { np: 1, each: slots, gpus, have, busy, own, .. }
+        PlaceError::TooFew { np: 0 | 1, each: slots, gpus, have, busy, own, .. }
             if request.single && slots > 1 =>
         {
             let option = ranks_option(&request.command).filter(|(_, ranks)| *ranks == slots);
@@ -128,7 +128,8 @@ pub(super) fn by_count(
     };
     // a rank on each slot that there is means each GPU
     let first = np.is_none() || first_has_gpus(hosts);
-    let gpus = takes_gpus(np.map_or(1, |np| np as usize), first, &total);
+    let wanted = np.map_or(1, |np| np as usize);
+    let gpus = takes_gpus(wanted, first, &total);
     let usable = |host: &HostFacts| {
         let mut slots = if open(host) { host.usable(share) } else { Vec::new() };
         slots.retain(|slot| is_gpu(slot) == gpus);
@@ -138,10 +139,10 @@ pub(super) fn by_count(
     let count: usize = usable.iter().map(|slots| slots.len() / each * each).sum();
     let mut left = np.map_or(count, |np| np as usize * each);
     if left > count || count == 0 {
-        let np = np.unwrap_or(1);
+        let np = np.unwrap_or_default();
         let up = hosts.iter().filter(|host| host.absent.is_none());
         let own = up.flat_map(|host| host.busy.values()).any(|holder| holder.own);
-        let (busy, have) = (total(gpus) >= np as usize && np > 0, inventory(hosts));
+        let (busy, have) = (total(gpus) >= wanted && wanted > 0, inventory(hosts));
         let (each, free, fits) = (each as u32, count as u32, total(gpus) > 0);
         let gpus = gpus && hosts.iter().any(|host| sort(host) == Some(true));
         return Err(PlaceError::TooFew { np, each, free, fits, gpus, have, busy, own });
@@ -276,9 +277,8 @@ fn by_hosts(
     let list: Vec<(HostId, u32)> = list.collect::<Result<_, PlaceError>>()?;
     let given = list.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
     let mut left = np.unwrap_or(given);
-    let more = left.max(1).saturating_sub(given);
-    if let Some((host, wanted)) = free::lacking(written, more, each, hosts, share) {
-        return Err(too_few_free(host, wanted, each as u32, share));
+    if let Some(error) = free::lacking(written, (np, given), each, hosts, share) {
+        return Err(error);
     }
     if left > given {
         let have: Vec<String> = list.iter().map(|(host, count)| format!("{host}: {count}")).collect();
@@ -309,7 +309,7 @@ fn by_hosts(
     Ok(chosen)
 }
 
-fn too_few_free(host: &HostFacts, wanted: u32, each: u32, share: bool) -> PlaceError {
+pub(super) fn too_few_free(host: &HostFacts, wanted: u32, each: u32, share: bool) -> PlaceError {
     let (id, held, own) = (host.id.clone(), holders(host), host.busy.values().any(|holder| holder.own));
     let (free, slots) = (host.usable(share).len() as u32, host.slots.len() as u32);
     PlaceError::Busy { host: id, wanted, each, free, slots, held, own }
@@ -499,7 +499,7 @@ fn several_unknown(named: &[HostId], hosts: &[HostFacts]) -> Option<PlaceError> 
 
 /// Who has which slots of a host: `0: li python train.py (pid 7)`; of several slots of one holder no more than who that is:
 /// `0-3: leased by li for run H6W3 (mnist)`.
-fn holders(host: &HostFacts) -> String {
+pub(super) fn holders(host: &HostFacts) -> String {
     let mut groups: Vec<(&Holder, Vec<u32>)> = Vec::new();
     for (slot, holder) in &host.busy {
         match groups.iter_mut().find(|(known, _)| known.who == holder.who) {
@@ -515,7 +515,7 @@ fn holders(host: &HostFacts) -> String {
 }
 
 /// Numbers that rise, for people: `0-3,6`.
-fn ranges(numbers: &[u32]) -> String {
+pub(super) fn ranges(numbers: &[u32]) -> String {
     let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
     let words = |run: &[u32]| match run {
         [first, .., last] => format!("{first}-{last}"),

@@ -1,6 +1,7 @@
 //! Why the hosts can't take a launch, in words. Pure.
 
 use crate::domain::ids::HostId;
+use crate::domain::occupancy::WAIT_FOR_THEM;
 use crate::domain::units::counted;
 
 /// A launch that the hosts can't take.
@@ -13,9 +14,9 @@ pub enum PlaceError {
     #[error("no command to run")]
     NoCommand,
     /// More ranks than free slots.
-    #[error("-np {np}{}{} ({have})", each_words(*each), free_words(*free, *each, *fits, *gpus))]
+    #[error("{} ({have})", too_few_words(*np, *each, *free, *fits, *gpus))]
     TooFew {
-        /// Ranks asked for.
+        /// Ranks asked for; 0 where it was one on each free slot.
         np: u32,
         /// Slots of each rank.
         each: u32,
@@ -132,7 +133,8 @@ pub enum PlaceError {
     },
     /// Enough slots, too few of them free.
     #[error(
-        "host {host}: {wanted} ranks{} asked for, {free} of its {} free ({held})",
+        "host {host}: {}{} asked for, {free} of its {} free ({held})",
+        counted(*wanted, "rank"),
         each_words(*each),
         slot_words(*slots)
     )]
@@ -152,7 +154,7 @@ pub enum PlaceError {
         /// Whether some of those are the user's own.
         own: bool,
     },
-    /// Slots that were named and that are taken.
+    /// Slots that were named, or all of hosts that were, and that are taken.
     #[error("{held}")]
     PickBusy {
         /// Which, and who has them.
@@ -304,6 +306,7 @@ impl PlaceError {
                 ));
             }
             Self::TooFewFree { busy: false, .. } => "ask for fewer, or write a wider filter",
+            Self::TooFew { busy: false, np: 0, each: 1, .. } => "`hvtui hosts check` tells more",
             // `slots` makes CPU slots: on a host with GPUs it would take these away
             Self::TooFew { busy: false, fits: false, gpus: true, .. } => "lower --gpus-per-rank",
             Self::TooFew { busy: false, each: 2.., gpus: true, .. }
@@ -340,7 +343,7 @@ impl PlaceError {
                 if *own {
                     "wait with --wait, or use your own ones too with --share"
                 } else {
-                    "wait for them with --wait"
+                    WAIT_FOR_THEM
                 }
             }
             _ => return None,
@@ -349,12 +352,19 @@ impl PlaceError {
     }
 }
 
-/// ` on 3 free slots`; `: no host has 5 GPUs` where not even one rank fits.
-fn free_words(free: u32, each: u32, fits: bool, gpus: bool) -> String {
-    if fits || each == 1 {
-        return format!(" on {}", counted(free, "free slot"));
+/// `-np 4 on 3 free slots`; `-np 4 of 5 slots each: no host has 5 GPUs` where not even one rank fits; of no number of ranks
+/// `no slot is free`.
+fn too_few_words(np: u32, each: u32, free: u32, fits: bool, gpus: bool) -> String {
+    let size = each_words(each);
+    if each > 1 && !fits {
+        let ranks = if np == 0 { "ranks".to_owned() } else { format!("-np {np}") };
+        return format!("{ranks}{size}: no host has {each} {}", if gpus { "GPUs" } else { "slots" });
     }
-    format!(": no host has {each} {}", if gpus { "GPUs" } else { "slots" })
+    match (np, each) {
+        (0, 1) => "no slot is free".to_owned(),
+        (0, _) => format!("no host has {each} free slots"),
+        _ => format!("-np {np}{size} on {}", counted(free, "free slot")),
+    }
 }
 
 /// ` (GPU 1 is lost)`.

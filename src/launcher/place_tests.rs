@@ -53,8 +53,18 @@ fn all_free_slots_of_a_host_are_those_that_are_free_now() {
     assert!(!many.is_busy(), "{many}");
     hosts[1].busy.insert(1, holder("li", false));
     assert_eq!(places(free(&["gpu-a", "gpu-b"], None), &hosts), "gpu-a:0 gpu-a:1");
-    let full = place(&request("true", free(&["gpu-b"], None)), &hosts).unwrap_err();
-    assert!(full.is_busy(), "{full}");
+    insta::assert_snapshot!(fails(free(&["gpu-b"], None), &hosts), @"gpu-b: no slot is free (0: li python train.py (pid 7), 1: li): wait for them with --wait");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(None), &hosts[1..2]), @"no slot is free (gpu-b: none, busy 0: li python train.py (pid 7), 1: li): wait for them with --wait");
+    hosts[0].busy.extend([(0, holder("me", true)), (1, holder("me", true))]);
+    insta::assert_snapshot!(fails(free(&["gpu-a", "gpu-b"], None), &hosts), @"gpu-a: no slot is free (0-1: me); gpu-b: no slot is free (0: li python train.py (pid 7), 1: li): wait with --wait, or use your own ones too with --share");
+    hosts[1].busy.remove(&1);
+    let mut pairs = request("true", free(&["gpu-b"], None));
+    pairs.options.gpus_per_rank = 2;
+    let few = place(&pairs, &hosts).unwrap_err();
+    insta::assert_snapshot!(said(&few), @"gpu-b: 1 slot is free, a rank takes 2 (0: li python train.py (pid 7)): wait for them with --wait");
+    pairs.place = PlacementSpec::Count(None);
+    let few = place(&pairs, &hosts[1..2]).unwrap_err();
+    insta::assert_snapshot!(said(&few), @"no host has 2 free slots (gpu-b: 1, busy 0: li python train.py (pid 7)): wait for them with --wait");
 }
 
 #[test]
@@ -281,7 +291,7 @@ fn a_query_takes_no_slot() {
 
 #[test]
 fn no_slot_at_all_is_no_run() {
-    insta::assert_snapshot!(fails(PlacementSpec::Count(None), &cluster()[2..3]), @"-np 1 on 0 free slots (gpu-c: none, connection refused by 10.0.0.13:22): lower the number of ranks, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(None), &cluster()[2..3]), @"no slot is free (gpu-c: none, connection refused by 10.0.0.13:22): `hvtui hosts check` tells more");
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(0)), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
     insta::assert_snapshot!(fails(PlacementSpec::Picks(Vec::new()), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
     assert_eq!(place(&request("", PlacementSpec::Count(None)), &cluster()), Err(PlaceError::NoCommand));

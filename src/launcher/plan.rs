@@ -22,7 +22,7 @@ use crate::launch::host_list::entry;
 use crate::launch::name;
 use crate::launch::plan::{LaunchPlan, Rendezvous};
 use crate::launch::remote_start;
-use crate::launch::request::{ALL_SLOTS, GPU_MASK, LaunchRequest, Only, PlacementSpec};
+use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, GPU_MASK, LaunchRequest, Only, PlacementSpec};
 use crate::wire::message::Follow;
 
 /// The variable by which the hooks are told what is wanted of them.
@@ -84,6 +84,7 @@ pub fn plan(
     remarks.extend(picked.or_else(|| split_remark(request, &spec)));
     remarks.extend(cpu_remark(request, &spec, facts));
     remarks.extend(unused_remark(request, &spec));
+    remarks.extend(full_remark(request, &spec));
     remarks.extend(remote_start::remark(&spec.command, spec.world()).filter(|_| spec.kind == JobKind::Plain));
     remarks.extend(absent_remarks(request, &spec, facts));
     remarks.extend(path_remark(&hosts));
@@ -175,6 +176,23 @@ fn unused_remark(request: &LaunchRequest, spec: &RunSpec) -> Option<String> {
         "{names} {get} no rank: the hosts before have slots for all {np}; to share them out write {}.",
         list.join(",")
     ))
+}
+
+/// The hosts of `--gpus a;b` that get no rank, because they have no free slots.
+fn full_remark(request: &LaunchRequest, spec: &RunSpec) -> Option<String> {
+    let PlacementSpec::Hosts { hosts, np: None } = &request.place else { return None };
+    let used = spec.hosts();
+    let full = hosts.iter().filter(|(host, slots)| *slots == FREE_SLOTS && !used.contains(host));
+    let full: Vec<&str> = full.map(|(host, _)| host.as_str()).collect();
+    let slots = match request.options.gpus_per_rank {
+        0 | 1 => "no free slot".to_owned(),
+        each => format!("fewer than {each} free slots"),
+    };
+    match full.as_slice() {
+        [] => None,
+        [host] => Some(format!("{host} has {slots} and is left out.")),
+        hosts => Some(format!("{} have {slots} and are left out.", hosts.join(", "))),
+    }
 }
 
 /// That the ranks compute on CPUs, because no number of free GPUs would be enough for them.

@@ -1,4 +1,5 @@
 use super::super::fixtures::{cpu_host, gpu_host, request};
+use super::super::inventory::Holder;
 use super::*;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::run::JobKind;
@@ -73,6 +74,19 @@ fn what_a_line_may_not_have_meant_is_told() {
     };
     let told = remarks("true", odd, &[cpu_host("a", 4), cpu_host("b", 2)]);
     assert!(told.len() == 1 && told[0].ends_with(" write a:2,b:1."), "room for all 3: {told:?}");
+
+    let mut full = gpu_host("full", 1);
+    let words = "leased by li".to_owned();
+    full.busy.insert(0, Holder { who: words.clone(), words, named: true, own: false });
+    let free = |np, hosts: &[&str]| PlacementSpec::Hosts {
+        hosts: hosts.iter().map(|host| (HostId::from(*host), FREE_SLOTS)).collect(),
+        np,
+    };
+    let hosts = [full, gpu_host("g", 1)];
+    let told = ["full has no free slot and is left out."];
+    assert_eq!(remarks("true", free(None, &["full", "g"]), &hosts), told);
+    assert!(remarks("true", free(Some(1), &["full", "g"]), &hosts).is_empty(), "a number of ranks is there");
+    assert!(remarks("true", free(None, &["g"]), &hosts).is_empty());
 
     let mut broken = cpu_host("broken", 4);
     (broken.driver_fails, broken.no_gpu) = (true, Some("NVML failed (x)".to_owned()));

@@ -4,25 +4,32 @@
 use std::collections::BTreeMap;
 
 use super::cpu_slots::CpuSlots;
+use super::inventory::HostFacts;
 use super::place;
+use super::spreading::spread;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::lease::Ticket;
-use crate::domain::run::{HostRun, Placement};
+use crate::domain::run::{HostRun, Placement, Slot};
 use crate::domain::time::Stamp;
+use crate::domain::units::counted;
 use crate::domain::world::World;
+use crate::launch::error::LaunchError;
 use crate::launch::request::{LaunchRequest, Patience};
 
 /// How long the words that tell why a launch waits stand before others are told, microseconds.
 const TELL_AFTER_US: i64 = 5_000_000;
 
 /// How often a launch that does not wait is tried on slots that are chosen for it.
-const MOST_TRIES: u32 = 3;
+const MOST_TRIES: u32 = 8;
+
+/// For how long it is, once another launch was faster, microseconds.
+const RETRY_US: i64 = 10_000_000;
 
 /// How long a launch whose slots were taken first waits for its hosts to tell of that, microseconds: until then the same slots
 /// look free.
 const FRESH_US: i64 = 3_000_000;
 
-/// So many places are named.
+/// So many hosts are named.
 const NAMED: usize = 4;
 
 /// A launch that has not become a run.
@@ -40,6 +47,10 @@ pub(super) struct PendingLaunch {
     tried: Vec<Placement>,
     /// That another launch has slots of the last try.
     lost: Option<Lost>,
+    /// When that was so first, since it last waited.
+    first_lost: Option<Stamp>,
+    /// The places of tries that were refused, and when: of those of a moment ago it is not known yet who has them.
+    refused: Vec<(Vec<Placement>, Stamp)>,
 }
 
 /// A try that came too late.
@@ -52,10 +63,8 @@ struct Lost {
     at: Stamp,
 }
 
-impl Lost {
-    fn is_fresh(&self, now: Stamp) -> bool {
-        now.micros_since(self.at) < FRESH_US
-    }
+fn is_fresh(at: Stamp, now: Stamp) -> bool {
+    now.micros_since(at) < FRESH_US
 }
 
 impl PendingLaunch {
@@ -68,6 +77,8 @@ impl PendingLaunch {
             tries: 0,
             tried: Vec::new(),
             lost: None,
+            first_lost: None,
+            refused: Vec::new(),
         }
     }
 
@@ -77,17 +88,45 @@ impl PendingLaunch {
         self.tries += 1;
         let before = std::mem::replace(&mut self.tried, places.to_vec());
         let Lost { why, .. } = self.lost.take().filter(|_| before != places)?;
-        Some(format!("{why}: taken in the meantime, placed again on {}", named(places)))
+        Some(format!("placed again on {}: {}", named(places), taken(&why)))
     }
 
-    /// Whether it is placed again where another launch is faster than its last try.
-    pub(super) fn is_placed_again(&self) -> bool {
-        self.tries < MOST_TRIES && place::chooses_slots(&self.request)
+    /// Whether it is placed again where another launch is faster than its last try, as is told at `now`.
+    pub(super) fn is_placed_again(&self, now: Stamp) -> bool {
+        let is_in_time = self.first_lost.is_none_or(|first| now.micros_since(first) < RETRY_US);
+        self.tries < MOST_TRIES && is_in_time && place::chooses_slots(&self.request)
+    }
+
+    /// How often other launches were faster; `None` of one that names its slots.
+    pub(super) fn lost_words(&self) -> Option<String> {
+        place::chooses_slots(&self.request).then(|| match self.tries {
+            0 | 1 => "another launch was faster".to_owned(),
+            times => format!("other launches were faster {times} times"),
+        })
+    }
+
+    /// The error of a launch that finds no slots, which tells of the tries that came too late.
+    pub(super) fn given_up(&self, error: LaunchError) -> LaunchError {
+        match self.lost_words().filter(|_| self.lost.is_some() && error.busy().is_some()) {
+            Some(words) => LaunchError { reason: format!("{words}; {}", error.reason), ..error },
+            None => error,
+        }
+    }
+
+    /// The facts on which it is planned as `run`, where its last try came too late and not all of them are: see [`spread`].
+    pub(super) fn spread(&self, facts: &[HostFacts], run: &RunId, now: Stamp) -> Option<Vec<HostFacts>> {
+        self.lost.as_ref()?;
+        let fresh = self.refused.iter().filter(|(_, at)| is_fresh(*at, now));
+        let refused: Vec<&Placement> = fresh.flat_map(|(places, _)| places).collect();
+        spread(&self.request, facts, &refused, run)
     }
 
     /// Another launch was faster than its last try, which was to be this run, as a host has said at `now`.
     pub(super) fn lose(&mut self, run: &RunId, why: &str, now: Stamp) {
         self.lost = Some(Lost { run: run.clone(), why: why.to_owned(), at: now });
+        self.first_lost.get_or_insert(now);
+        self.refused.retain(|(_, at)| is_fresh(*at, now));
+        self.refused.push((self.tried.clone(), now));
         // it seemed to have started: why it waits is said anew
         if let Some(queue_ticket) = &mut self.queue_ticket {
             queue_ticket.told = None;
@@ -96,31 +135,66 @@ impl PendingLaunch {
 
     /// It waits for its turn: what took its slots first is no news when that comes.
     pub(super) fn forget_loss(&mut self) {
-        self.lost = None;
+        (self.lost, self.first_lost) = (None, None);
+        self.refused.clear();
     }
 
     /// Whether a try on these places comes too early: they were refused a moment ago, and their hosts have not told yet who has them.
     pub(super) fn is_too_early(&self, places: &[Placement], now: Stamp) -> bool {
-        self.lost.as_ref().is_some_and(|lost| lost.is_fresh(now)) && self.tried == places
+        let mut refused = self.refused.iter().filter(|(_, at)| is_fresh(*at, now));
+        self.lost.is_some() && refused.any(|(refused, _)| refused == places)
     }
 
     /// Whether hosts still tell that its last try, which was refused elsewhere a moment ago, holds GPUs there: they are about to be
     /// given back.
     pub(super) fn still_holds(&self, world: &World, now: Stamp) -> bool {
-        self.lost.as_ref().filter(|lost| lost.is_fresh(now)).is_some_and(|lost| {
+        self.lost.as_ref().filter(|lost| is_fresh(lost.at, now)).is_some_and(|lost| {
             let mut leases = world.hosts.values().filter_map(|host| host.leases.as_ref());
             leases.any(|leases| leases.held.iter().any(|lease| lease.run.as_ref() == Some(&lost.run)))
         })
     }
 }
 
-/// `a:0, a:1, b:3 and 5 more`.
+/// `a:0-3, b:1 and 5 hosts more`.
 fn named(places: &[Placement]) -> String {
-    let words: Vec<String> = places.iter().take(NAMED).map(ToString::to_string).collect();
-    match places.len().saturating_sub(NAMED) {
+    let hosts: Vec<&[Placement]> = places.chunk_by(|a, b| a.host == b.host).collect();
+    let words = |places: &&[Placement]| {
+        let mut slots: Vec<u32> = places.iter().flat_map(Placement::slots).map(Slot::index).collect();
+        slots.sort_unstable();
+        let host = places.first().map_or("", |place| place.host.as_str());
+        format!("{host}:{}", place::ranges(&slots))
+    };
+    let words: Vec<String> = hosts.iter().take(NAMED).map(words).collect();
+    match hosts.len().saturating_sub(NAMED) {
         0 => words.join(", "),
-        more => format!("{} and {more} more", words.join(", ")),
+        more => format!("{} and {} more", words.join(", "), counted(more, "host")),
     }
+}
+
+/// Who was faster, by the refusal of a host: `a:0-3 were taken by li for run 7QK2 (mnist)`; the refusal where that names others
+/// than leases.
+fn taken(why: &str) -> String {
+    taken_by(why).unwrap_or_else(|| why.to_owned())
+}
+
+fn taken_by(why: &str) -> Option<String> {
+    let (place, held) = why.split_once(": ")?;
+    let host = place.split(':').next()?;
+    let mut groups: Vec<(&str, Vec<u32>)> = Vec::new();
+    for one in held.split("; ") {
+        let (gpu, holder) = one.strip_prefix("GPU ")?.split_once(" is busy: leased by ")?;
+        let gpu = gpu.parse().ok()?;
+        match groups.iter_mut().find(|(known, _)| *known == holder) {
+            Some((_, gpus)) => gpus.push(gpu),
+            None => groups.push((holder, vec![gpu])),
+        }
+    }
+    let words = |(holder, gpus): &mut (&str, Vec<u32>)| {
+        gpus.sort_unstable();
+        let are = if gpus.len() == 1 { "was" } else { "were" };
+        format!("{host}:{} {are} taken by {holder}", place::ranges(gpus))
+    };
+    Some(groups.iter_mut().map(words).collect::<Vec<_>>().join("; "))
 }
 
 /// A place in the hosts' queues.
@@ -190,8 +264,9 @@ mod tests {
     use crate::domain::fixtures::{host_run, placement};
     use crate::domain::ids::Rank;
     use crate::domain::lease::{Lease, LeasePlan, Leases};
+    use crate::launch::error::LaunchFault;
     use crate::launch::request::{Pick, PlacementSpec, SlotName};
-    use crate::launcher::fixtures::request;
+    use crate::launcher::fixtures::{gpu_host, request};
 
     fn world(queue: Vec<Ticket>) -> World {
         let mut world = World::default();
@@ -234,19 +309,29 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_that_lost_is_placed_again_three_times_at_most_and_never_off_the_slots_it_names() {
+    fn a_launch_that_lost_is_placed_again_for_a_while_and_never_off_the_slots_it_names() {
         let mut counted = launch(PlacementSpec::Count(Some(1)));
-        for (slot, is_placed_again) in [(0, true), (1, true), (2, false)] {
+        for slot in 0..MOST_TRIES {
             counted.try_on(&[placement(0, "a", slot)]);
-            assert_eq!(counted.is_placed_again(), is_placed_again, "try {slot}");
+            assert_eq!(counted.is_placed_again(Stamp(0)), slot + 1 < MOST_TRIES, "try {slot}");
         }
+        let mut slow = launch(PlacementSpec::Count(Some(1)));
+        slow.try_on(&[placement(0, "a", 0)]);
+        assert!(slow.is_placed_again(Stamp(i64::MAX)), "no try was refused before");
+        slow.lose(&RunId::new(1, 1), "a: GPU 0 is busy", Stamp(5));
+        slow.lose(&RunId::new(1, 2), "a: GPU 0 is busy", Stamp(9));
+        assert!(slow.is_placed_again(Stamp(4 + RETRY_US)));
+        assert!(!slow.is_placed_again(Stamp(5 + RETRY_US)));
+        slow.forget_loss();
+        assert!(slow.is_placed_again(Stamp(5 + RETRY_US)), "it has waited for its turn since");
         let slot = SlotName::Index(0);
         let mut picked = launch(PlacementSpec::Picks(vec![Pick { host: "a".into(), slot }]));
         picked.try_on(&[placement(0, "a", 0)]);
-        assert!(!picked.is_placed_again(), "the user has named it");
+        assert!(!picked.is_placed_again(Stamp(0)), "the user has named it");
+        assert_eq!(picked.lost_words(), None);
         let mut masked = launch(PlacementSpec::Count(Some(1)));
         masked.request.gpu_mask = Some("2".to_owned());
-        assert!(!masked.is_placed_again(), "the line names it");
+        assert!(!masked.is_placed_again(Stamp(0)), "the line names it");
     }
 
     #[test]
@@ -261,8 +346,7 @@ mod tests {
         assert!(!counted.is_too_early(&old, Stamp(FRESH_US)));
         assert!(!counted.is_too_early(&new, Stamp(0)));
         let told = counted.try_on(&new);
-        let words = "a: GPU 0 is busy: leased by li: taken in the meantime, placed again on a:1";
-        assert_eq!(told.as_deref(), Some(words));
+        assert_eq!(told.as_deref(), Some("placed again on a:1: a:0 was taken by li"));
         assert!(!counted.is_too_early(&new, Stamp(0)), "this try was not refused");
         // the same slots once more, and those of a launch that has waited in between
         counted.lose(&run, "a: GPU 1 is busy: leased by li", Stamp(9));
@@ -270,9 +354,68 @@ mod tests {
         counted.lose(&run, "a: GPU 1 is busy: leased by li", Stamp(9));
         counted.forget_loss();
         assert_eq!(counted.try_on(&old), None);
-        let many: Vec<Placement> = (0..6).map(|slot| placement(slot, "a", slot)).collect();
-        assert_eq!(named(&many), "a:0, a:1, a:2, a:3 and 2 more");
-        assert_eq!(named(&many[..4]), "a:0, a:1, a:2, a:3");
+    }
+
+    #[test]
+    fn a_try_that_was_refused_before_the_last_one_is_not_repeated_at_once() {
+        let (first, second) = ([placement(0, "a", 0)], [placement(0, "a", 1)]);
+        let mut counted = launch(PlacementSpec::Count(Some(1)));
+        counted.try_on(&first);
+        counted.lose(&RunId::new(1, 1), "a: GPU 0 is busy: leased by li", Stamp(0));
+        counted.try_on(&second);
+        counted.lose(&RunId::new(1, 2), "a: GPU 1 is busy: leased by li", Stamp(9));
+        assert!(counted.is_too_early(&first, Stamp(10)));
+        assert!(counted.is_too_early(&second, Stamp(10)));
+        assert!(!counted.is_too_early(&first, Stamp(FRESH_US)));
+    }
+
+    #[test]
+    fn only_a_launch_that_lost_is_planned_on_other_facts_than_all_and_not_on_what_was_refused() {
+        let facts = [gpu_host("a", 2)];
+        let gpu = |index: u32| Placement {
+            slot: Slot::Gpu { index, uuid: GpuUuid::from(format!("GPU-a-{index}")) },
+            ..placement(0, "a", 0)
+        };
+        let mut counted = launch(PlacementSpec::Count(Some(1)));
+        counted.try_on(&[gpu(0)]);
+        let run = RunId::new(1, 1);
+        assert_eq!(counted.spread(&facts, &run, Stamp(0)), None);
+        counted.lose(&run, "a: GPU 0 is busy: leased by li", Stamp(0));
+        for lot in 0..20 {
+            let left = counted.spread(&facts, &RunId::new(2, lot), Stamp(1)).unwrap();
+            assert_eq!(place::place(&counted.request, &left).unwrap(), [gpu(1)], "lot {lot}");
+        }
+    }
+
+    #[test]
+    fn who_was_faster_is_told_by_host_and_holder() {
+        let li = "leased by li for run 7QK2 (mnist)";
+        let why = format!("n1: GPU 0 is busy: {li}; GPU 1 is busy: {li}; GPU 2 is busy: leased by wang");
+        assert_eq!(taken(&why), "n1:0-1 were taken by li for run 7QK2 (mnist); n1:2 was taken by wang");
+        assert_eq!(taken(&format!("n1:0: GPU 0 is busy: {li}")), "n1:0 was taken by li for run 7QK2 (mnist)");
+        for other in ["n1: GPU-77b0 is busy: leased by li", "n1: something else", "busy"] {
+            assert_eq!(taken(other), other);
+        }
+        let on = |host: &'static str| (0..3).map(move |slot| placement(slot, host, slot));
+        assert_eq!(named(&on("a").chain(on("b").skip(2)).collect::<Vec<_>>()), "a:0-2, b:2");
+        let many: Vec<Placement> = ["a", "b", "c", "d", "e", "f"].into_iter().flat_map(on).collect();
+        assert_eq!(named(&many), "a:0-2, b:0-2, c:0-2, d:0-2 and 2 hosts more");
+    }
+
+    #[test]
+    fn a_launch_that_finds_no_slots_any_more_tells_how_often_it_lost() {
+        let busy = || LaunchError::new(LaunchFault::Busy("x".to_owned()), "no slot: wait");
+        let mut counted = launch(PlacementSpec::Count(Some(1)));
+        assert_eq!(counted.given_up(busy()).reason, "no slot: wait");
+        counted.try_on(&[placement(0, "a", 0)]);
+        counted.lose(&RunId::new(1, 1), "x", Stamp(0));
+        assert_eq!(counted.given_up(busy()).reason, "another launch was faster; no slot: wait");
+        counted.try_on(&[placement(0, "a", 1)]);
+        counted.lose(&RunId::new(1, 1), "x", Stamp(0));
+        let error = counted.given_up(busy());
+        assert_eq!(error.reason, "other launches were faster 2 times; no slot: wait");
+        assert_eq!(error.busy(), Some("x"));
+        assert_eq!(counted.given_up(LaunchError::usage("y")).reason, "y");
     }
 
     #[test]

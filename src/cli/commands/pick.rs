@@ -16,6 +16,7 @@ use crate::domain::pick::{Choice, Offer};
 use crate::domain::text::sanitize;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::words::quote;
 
 /// Hosts that neither answer nor fail are not waited for any longer.
 const DEADLINE: Duration = Duration::from_secs(45);
@@ -69,7 +70,7 @@ pub fn run(args: &PickArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         let chosen = chosen.await;
         Ok(chosen.unwrap_or_else(|| Err(late(waiting))))
     })?;
-    let choice = choice.map_err(failure)?;
+    let choice = choice.map_err(|error| failure(error, args))?;
     note(&choice.words());
     to_stdout(&printed(&choice, args.format)?)?;
     Ok(ExitCode::SUCCESS)
@@ -86,17 +87,23 @@ fn late(waiting: Option<LaunchError>) -> LaunchError {
 }
 
 /// A number that is not there is busy, whatever the reason.
-fn failure(error: LaunchError) -> Failure {
+fn failure(error: LaunchError, args: &PickArgs) -> Failure {
     match error.fault {
         LaunchFault::Usage => Failure::new(Code::Busy, error.reason),
-        LaunchFault::Busy(held) => Failure::new(
-            Code::Busy,
-            format!(
-                "{held}: pick again later, or launch as soon as they are free with `hvtui run --free N --wait`"
-            ),
-        ),
+        LaunchFault::Busy(held) => {
+            let run = waiting_run(args);
+            let later = format!("pick again later, or launch as soon as they are free with `{run}`");
+            Failure::new(Code::Busy, format!("{held}: {later}"))
+        }
         _ => error.into(),
     }
+}
+
+/// The command that launches on GPUs like the ones that were asked for, as soon as they are free.
+fn waiting_run(args: &PickArgs) -> String {
+    let per_host = args.per_host.map(|each| format!(" --nproc-per-node {each}")).unwrap_or_default();
+    let filter = args.filter.as_deref().map(|text| format!(" --filter {}", quote(text))).unwrap_or_default();
+    format!("hvtui run --free {}{per_host}{filter} --wait -- COMMAND", args.count)
 }
 
 fn printed(choice: &Choice, format: PickFormat) -> Result<String, Failure> {
@@ -133,4 +140,25 @@ fn printed(choice: &Choice, format: PickFormat) -> Result<String, Failure> {
             json::line(&Json { version: VERSION, at, reason: choice.words(), hosts: hosts.collect() })?
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_can_not_pick_is_told_the_whole_command_that_waits() {
+        let busy = LaunchError::new(LaunchFault::Busy("4 GPUs asked for, 1 is free".to_owned()), "");
+        let said = |filter: Option<&str>, per_host| {
+            let filter = filter.map(str::to_owned);
+            let args = PickArgs { count: 4, filter, per_host, format: PickFormat::Gpus };
+            failure(busy.clone(), &args).to_string()
+        };
+        let told = said(Some("host~n1 & free"), Some(2));
+        let run = "`hvtui run --free 4 --nproc-per-node 2 --filter 'host~n1 & free' --wait -- COMMAND`";
+        assert!(told.starts_with("4 GPUs asked for, 1 is free: pick again later, "), "{told}");
+        assert!(told.ends_with(run), "{told}");
+        let told = said(None, None);
+        assert!(told.ends_with("`hvtui run --free 4 --wait -- COMMAND`"), "{told}");
+    }
 }

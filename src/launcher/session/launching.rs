@@ -146,7 +146,10 @@ impl Session {
             Gathered::Ready(facts) => facts,
         };
         self.cpu_slots.note(&mut facts);
-        let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
+        let planned = run_id().and_then(|id| {
+            let spread = pending.spread(&facts, &id, at);
+            plan::plan(request, spread.as_ref().unwrap_or(&facts), id, at)
+        });
         if let Ok(planned) = &planned {
             if pending.is_too_early(&planned.spec.placements, at) {
                 return self.pending.push(pending);
@@ -175,7 +178,10 @@ impl Session {
         }
         match planned {
             Ok(planned) => self.look_and_start(pending, planned, at),
-            Err(error) => self.launch_failed(pending, error),
+            Err(error) => {
+                let error = pending.given_up(error);
+                self.launch_failed(pending, error);
+            }
         }
     }
 
@@ -190,13 +196,14 @@ impl Session {
 
     /// Starts a launch that may wait again or be placed again where another one is faster.
     pub(super) fn start_pending(&mut self, mut pending: PendingLaunch, planned: LaunchPlan, at: Stamp) {
-        self.outputs.extend(pending.try_on(&planned.spec.placements).map(Output::Remark));
+        let again = pending.try_on(&planned.spec.placements);
         let said = &mut pending.request.remarks;
         let remarks: Vec<String> =
             planned.remarks.iter().filter(|remark| !said.contains(remark)).cloned().collect();
         // another try does not say them again
         said.extend(remarks.iter().cloned());
-        self.outputs.extend(remarks.into_iter().map(Output::Remark));
+        // the newest one is what the UI shows
+        self.outputs.extend(remarks.into_iter().chain(again).map(Output::Remark));
         match self.start(planned, at) {
             Ok(run) => {
                 self.starting.insert(run.clone(), pending);

@@ -11,7 +11,9 @@ use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launcher::inventory::HostFacts;
+use crate::launcher::place;
 use crate::launcher::random::run_id;
+use crate::launcher::readiness::{Gathered, gather};
 use crate::launcher::waiting::{PendingLaunch, QueueTicket};
 use crate::wire::message::{Queue, ToAgent};
 
@@ -89,19 +91,32 @@ impl Session {
 
     /// A launch that has come too late for its slots is placed again or waits, and this try of it is no run. Whether it does.
     pub(super) fn withdraw(&mut self, run: &RunId, outcome: &RunOutcome, at: Stamp) -> bool {
-        let goes_on =
-            |pending: &PendingLaunch| pending.request.on_busy.wait.is_some() || pending.is_placed_again();
-        if outcome.end != RunEnd::Busy || !self.starting.get(run).is_some_and(goes_on) {
+        let Some(pending) = self.starting.get(run).filter(|_| outcome.end == RunEnd::Busy) else {
+            return false;
+        };
+        let is_placed_again = pending.is_placed_again(at);
+        if pending.request.on_busy.wait.is_none() && !is_placed_again {
+            let words = self.lost_words(pending);
+            self.outputs.extend(words.map(Output::Remark));
             return false;
         }
         let Some(mut pending) = self.starting.remove(run) else { return false };
         self.outputs.push_back(Output::Withdrawn(run.clone()));
-        if !pending.is_placed_again() {
+        if !is_placed_again {
             self.outputs.push_back(Output::Waiting(outcome.summary.clone()));
         }
         pending.lose(run, &outcome.summary, at);
         self.pending.push(pending);
         true
+    }
+
+    /// Of a launch that is tried no more: how often it came too late, and what is free now.
+    fn lost_words(&self, pending: &PendingLaunch) -> Option<String> {
+        let lost = pending.lost_words()?;
+        Some(match gather(&pending.request, &self.cluster_view()) {
+            Gathered::Ready(facts) => format!("{lost}; free now: {}", place::inventory(&facts)),
+            Gathered::Wait(_) | Gathered::Unsatisfiable(_) => lost,
+        })
     }
 }
 
@@ -142,5 +157,21 @@ mod tests {
         // one that can go nowhere else is a run that has ended so
         let (told, goes_on) = lost(picked);
         assert!(matches!(told.as_slice(), [Output::Event(_)]) && !goes_on, "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn a_launch_that_lost_each_of_its_tries_says_so_before_it_ends() {
+        let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+        let run = RunId::new(1, 1);
+        let mut pending = PendingLaunch::new(request(PlacementSpec::Count(Some(1))));
+        while pending.is_placed_again(Stamp(1)) {
+            pending.try_on(&[placement(0, "a", 0)]);
+        }
+        session.starting.insert(run.clone(), pending);
+        let outcome = RunOutcome::new(RunEnd::Busy, "a: GPU 0 is busy".to_owned());
+        session.emit(Stamp(1), Origin::Run(run), Event::RunEnded { outcome });
+        let told: Vec<Output> = session.outputs.drain(..).collect();
+        let [Output::Remark(words), Output::Event(_)] = told.as_slice() else { panic!("{told:?}") };
+        assert!(words.starts_with("other launches were faster 8 times"), "{words}");
     }
 }
