@@ -159,11 +159,16 @@ fn too_few(count: Count, free: &[Offer], busy: bool, hosts: &[HostFacts]) -> Pla
     }
     let clauses: Vec<String> =
         by_clause.into_iter().map(|(clause, count)| format!("{clause} excludes {count}")).collect();
+    // whole GPUs and slices are not taken together
+    let of_sort = |slices: bool| {
+        let gpus = free.iter().flat_map(|offer| &offer.gpus);
+        gpus.filter(|gpu| gpu.uuid.is_slice() == slices).count() as u32
+    };
     PlaceError::TooFewFree {
         ranks: count.ranks,
         per_host: count.per_host,
         each: count.each as u32,
-        free: free.iter().map(|offer| offer.gpus.len() as u32).sum(),
+        free: of_sort(false).max(of_sort(true)),
         left_out: up().map(|host| host.left_out.len() as u32).sum(),
         clauses: clauses.join(", "),
         have: place::inventory(hosts),

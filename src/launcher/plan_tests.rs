@@ -284,3 +284,17 @@ fn gpus_at_risk_are_named_by_index() {
         )
     );
 }
+
+#[test]
+fn a_named_host_that_fills_up_its_gpus_with_mig_slices_says_so() {
+    let mut host = gpu_host("a", 3);
+    host.slots.push(Slot::Gpu { index: 400, uuid: GpuUuid::from("MIG-a-400") });
+    let mixed = |count| {
+        let at = PlacementSpec::Hosts { hosts: vec![(HostId::from("a"), count)], np: None };
+        let plan = planned(&request("true", at), std::slice::from_ref(&host));
+        plan.remarks.into_iter().find(|remark| remark.contains("MIG slice"))
+    };
+    let words = "a: 3 GPUs and 1 MIG slice (400), for it has too few free GPUs that are whole.";
+    assert_eq!(mixed(4).as_deref(), Some(words));
+    assert_eq!(mixed(3), None);
+}
