@@ -293,7 +293,13 @@ fn look(path: &Path) {
     println!("seek       {} of {}, until something is told", spread(&mut firsts), firsts.len());
     println!("           {}, until all of it is", spread(&mut moves));
     // of lanes without steps there are less than half as many
-    println!("frame      {} at {}×{}, {} cells of the last one written", spread(&mut frames), SIZE.0, SIZE.1, written.get());
+    println!(
+        "frame      {} at {}×{}, {} cells of the last one written",
+        spread(&mut frames),
+        SIZE.0,
+        SIZE.1,
+        written.get()
+    );
     let (mut backs, mut steps) = (Vec::new(), Vec::new());
     let begin = host_now().0;
     while backs.len() < SEEKS && host_now().0 - begin < LONGEST_US {

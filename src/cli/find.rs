@@ -11,12 +11,20 @@ use crate::config::{HostConfig, HostsFile};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::RunSpec;
 use crate::domain::run_status::{RunInventory, RunStatus, is_on};
+use crate::domain::text::sanitize;
+use crate::domain::world::{HostState, World};
 use crate::launcher::session::Session;
 use crate::record::{Error, Reader, Store};
 use crate::ssh::Prompter;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How long hosts may take to tell their leases, where none of them knows a run.
+const LEASES: Duration = Duration::from_secs(3);
+
+/// Between two samples of hosts that are asked for their leases.
+const SAMPLED: Duration = Duration::from_secs(1);
 
 /// What to do where there is no run at all.
 pub(crate) const START_ONE: &str = "start one: hvtui run -np 2 -- hvtui train digits";
@@ -33,6 +41,8 @@ pub(crate) struct Found {
     hosts: Vec<HostConfig>,
     /// Whether its hosts were asked and nothing of it lived there.
     pub(crate) was_over: bool,
+    /// How it had ended then, as far as its hosts tell.
+    pub(crate) ended: Option<String>,
 }
 
 /// The name of the run that is meant by a command for runs that go on: where none is given, or `last`, the newest one of
@@ -108,7 +118,14 @@ pub(crate) async fn find(
             return Err(Failure::usage(format!("{text}: the recording does not say which run it is of")));
         };
         let hosts = hosts_of(&spec, file).unwrap_or_default();
-        return Ok(Found { spec, recording: Some(reader), session: None, hosts, was_over: false });
+        return Ok(Found {
+            spec,
+            recording: Some(reader),
+            session: None,
+            hosts,
+            was_over: false,
+            ended: None,
+        });
     }
     let mut session = connect::session(&file.hosts, &paths.home, interval, prompter).await?;
     // once the run is known, only a host of it that has another name here is still waited for
@@ -118,7 +135,14 @@ pub(crate) async fn find(
         spec.is_some_and(|spec| inventory.unheard(spec).iter().all(named))
     };
     let answers = ask(&mut session, PATIENCE, prompter, enough).await;
-    let run = choose(text, &answers)?;
+    let run = match choose(text, &answers) {
+        Ok(run) => run,
+        Err(failure) => {
+            drop(session);
+            let of_another = of_another_user(text, &answers.inventory, (file, paths), prompter).await;
+            return Err(of_another.unwrap_or(failure));
+        }
+    };
     let Some(spec) = answers.inventory.spec(&run).cloned() else {
         let text = "was launched by an hvtui that left no plan on its hosts";
         return Err(Failure::usage(format!("run {} {text}: use the machine that launched it", run.short())));
@@ -143,7 +167,57 @@ pub(crate) async fn find(
     // the run's own names are what agents and recordings know
     let session = (!renamed).then_some(session);
     let was_over = answers.inventory.status(&spec, None) == RunStatus::Ended;
-    Ok(Found { spec, recording: None, session, hosts, was_over })
+    let ended = answers.inventory.ended(&spec);
+    Ok(Found { spec, recording: None, session, hosts, was_over, ended })
+}
+
+/// Why the run that is meant can't be used: a lease that a host tells names it as another user's. Such a run tells nothing else
+/// here.
+async fn of_another_user(
+    text: &str,
+    inventory: &RunInventory,
+    (file, paths): (&HostsFile, &Paths),
+    prompter: &Prompter,
+) -> Option<Failure> {
+    let may_be_id = text.len() >= 4 && text != "last" && text.chars().all(|c| c.is_ascii_alphanumeric());
+    if !may_be_id || inventory.shares.keys().any(|run| run.matches(text)) {
+        return None;
+    }
+    let answered = file.hosts.iter().filter(|host| inventory.answered.contains(&host.id));
+    let hosts: Vec<HostConfig> = answered.cloned().collect();
+    let mut session = connect::session(&hosts, &paths.home, Some(SAMPLED), prompter).await.ok()?;
+    let told = async {
+        // leases come before the first sample
+        while session.world().hosts.values().filter(|state| state.sample.is_some()).count() < hosts.len()
+            && leased_by_another(text, session.world()).is_none()
+        {
+            session.next().await;
+        }
+    };
+    prompter.timeout(LEASES, told).await;
+    leased_by_another(text, session.world())
+}
+
+fn leased_by_another(text: &str, world: &World) -> Option<Failure> {
+    let of_host = |(host, state): (&HostId, &HostState)| {
+        let leases = state.leases.as_ref()?;
+        let is_meant = |run: &&RunId| run.matches(text);
+        let mut others = leases.held.iter().chain(&leases.beside).filter(|lease| !lease.own);
+        others.find_map(|lease| {
+            let run = lease.run.as_ref().filter(is_meant)?.short().to_owned();
+            Some((run, lease.user.clone(), host.to_string()))
+        })
+    };
+    let found: Vec<(String, Option<String>, String)> = world.hosts.iter().filter_map(of_host).collect();
+    let (run, user, _) = found.first()?;
+    let user = sanitize(user.as_deref().unwrap_or("another user"));
+    let hosts: Vec<&str> =
+        found.iter().filter(|(of, ..)| of == run).map(|(.., host)| host.as_str()).collect();
+    let words = format!(
+        "run {run} is {user}'s, on {}: only that user can stop it and read what it prints",
+        hosts.join(", ")
+    );
+    Some(Failure::new(Code::Permission, words))
 }
 
 impl Found {
@@ -260,6 +334,30 @@ mod tests {
         assert_eq!(at(&inventory), Some(open[2].id.clone()), "b has not answered");
         inventory.take(&HostId::from("b"), Vec::new(), true);
         assert_eq!(at(&inventory), None, "all have ended");
+    }
+
+    #[test]
+    fn a_run_of_another_user_is_told_by_its_lease() {
+        use crate::domain::lease::{Lease, Leases};
+        let run = RunId::new(1, 1);
+        let with = |own: bool, user: Option<&str>| {
+            let user = user.map(ToOwned::to_owned);
+            let lease = Lease { user, own, run: Some(run.clone()), ..Lease::unknown("GPU-0") };
+            let leases = Some(Leases { held: vec![lease.clone(), lease], ..Leases::default() });
+            let mut world = World::default();
+            for host in ["n2", "n3"] {
+                let state = HostState { leases: leases.clone(), ..HostState::default() };
+                world.hosts.insert(HostId::from(host), state);
+            }
+            leased_by_another(run.short(), &world)
+        };
+        let failure = with(false, Some("li")).unwrap();
+        assert_eq!(failure.code, Code::Permission);
+        let words = "li's, on n2, n3: only that user can stop it and read what it prints";
+        assert_eq!(failure.message, format!("run {} is {words}", run.short()));
+        assert!(with(false, None).unwrap().message.contains("is another user's, on n2"));
+        assert!(with(true, Some("li")).is_none(), "its own are known to the host");
+        assert!(leased_by_another("none", &World::default()).is_none());
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //!   info      its facts; null before they are known
 //!   leases    who holds its GPUs for runs, and who waits for them; null before it has told, and without a GPU
 //!   gpus      of each GPU whether it is free and if not, what is on it; null before the facts are known
-//!   gpu_events  what happened to its GPUs since this program began: XID errors and the like, the newest first
+//!   gpu_events  what happened to its GPUs since this program began, or the host was booted: XID errors and the like, the newest first
 //!   sample    its latest values; in it null is a value that the device does not have, {"error": …} a failed one
 //! ```
 

@@ -60,6 +60,14 @@ pub struct HostInfo {
     pub topology: Option<Topology>,
 }
 
+impl HostInfo {
+    /// Whether the host was booted since it told `before`. Where a kernel names no boot (empty, or `unknown`) that is not known.
+    pub fn is_booted_since(&self, before: &Self) -> bool {
+        let is_known = |info: &Self| !matches!(info.boot_id.as_str(), "" | "unknown");
+        is_known(self) && is_known(before) && self.boot_id != before.boot_id
+    }
+}
+
 /// One address of one network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceAddress {

@@ -57,7 +57,7 @@ pub struct HostState {
     pub dropped: u64,
     /// Who holds its GPUs for runs; `None` before it has told.
     pub leases: Option<Leases>,
-    /// What happened to its GPUs.
+    /// What happened to its GPUs since it was booted.
     pub gpu_events: GpuEvents,
     /// The last that each rank there has told of a run that goes on.
     #[serde(default)]
@@ -110,6 +110,10 @@ impl HostState {
     /// Takes its facts in. What is kept by the places of GPUs moves with them: MIG slices come and go behind theirs.
     fn described(&mut self, info: &Arc<HostInfo>) {
         let old = self.info.replace(Arc::clone(info));
+        if old.as_ref().is_some_and(|old| info.is_booted_since(old)) {
+            // what had happened to a GPU ended with the boot
+            self.gpu_events = GpuEvents::default();
+        }
         let old = old.as_ref().map_or(&[][..], |info| &info.gpus);
         let is_kept = |(one, other): (&GpuInfo, &GpuInfo)| one.is_same(other);
         if old.is_empty() || old.len() == info.gpus.len() && old.iter().zip(&info.gpus).all(is_kept) {
@@ -198,6 +202,7 @@ impl HostState {
 mod tests {
     use super::*;
     use crate::domain::fixtures::host_info;
+    use crate::domain::gpu::Reading;
     use crate::domain::gpu::event::{GpuEvent, Happening};
 
     #[test]
@@ -214,5 +219,28 @@ mod tests {
         state.gpu_events.add(Stamp(1), &GpuEvent { index: 0, uuid, what, count: 1, t: None });
         let gone: Vec<bool> = gpus.iter().map(|gpu| state.is_off_bus(gpu, Stamp(1))).collect();
         assert_eq!(gone, [true, true, false]);
+    }
+
+    #[test]
+    fn what_happened_to_a_gpu_ends_with_the_boot_and_not_with_the_driver_or_the_link() {
+        let gpu = GpuInfo { uuid: GpuUuid::from("GPU-0"), ..GpuInfo::unknown(0) };
+        let told = |boot: &str, driver: &str| {
+            let driver = Reading::Value(driver.to_owned());
+            let info = HostInfo { gpus: vec![gpu.clone()], boot_id: boot.to_owned(), driver, ..host_info() };
+            Event::HostDescribed { info: Arc::new(info) }
+        };
+        let off_bus_after = |before: &str, then: Event| {
+            let mut state = HostState::default();
+            state.apply(Stamp(1), &told(before, "570"));
+            let (uuid, what) = (gpu.uuid.clone(), Happening::Xid { xid: 79 });
+            let event = GpuEvent { index: 0, uuid, what, count: 1, t: None };
+            state.apply(Stamp(2), &Event::GpuHappened { event });
+            state.apply(Stamp(3), &then);
+            state.is_off_bus(&gpu, Stamp(4))
+        };
+        assert!(!off_bus_after("b", told("c", "570")), "it was booted");
+        assert!(off_bus_after("b", told("b", "570")), "only the link was lost");
+        assert!(off_bus_after("b", told("b", "580")), "only the driver was loaded anew");
+        assert!(off_bus_after("unknown", told("c", "570")) && off_bus_after("b", told("", "570")));
     }
 }

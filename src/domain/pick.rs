@@ -82,9 +82,19 @@ struct Pool {
 }
 
 /// Chooses `request.count` of what is offered, in the order of the hosts; `None` where that many are not there. GPUs that are
-/// at risk are taken where there are too few others.
+/// at risk are taken where there are too few others. MIG slices never fill up whole GPUs: they are taken alone, where there are
+/// too few whole ones or some are picked already.
 pub fn choose(offers: &[Offer], request: &GpuRequest<'_>) -> Option<Choice> {
-    let sound: Vec<Offer> = offers.iter().map(|offer| part(offer, false)).collect();
+    let of_sort = |slices: bool| {
+        let of = |offer: &Offer| part(offer, |gpu| gpu.uuid.is_slice() == slices);
+        choose_sound(&offers.iter().map(of).collect::<Vec<_>>(), request)
+    };
+    let first = request.beside.iter().flat_map(|offer| &offer.gpus).any(|gpu| gpu.uuid.is_slice());
+    of_sort(first).or_else(|| of_sort(!first))
+}
+
+fn choose_sound(offers: &[Offer], request: &GpuRequest<'_>) -> Option<Choice> {
+    let sound: Vec<Offer> = offers.iter().map(|offer| part(offer, |gpu| !gpu.is_at_risk)).collect();
     let of_sound = choose_of(&sound, request);
     if sound == offers { of_sound } else { of_sound.or_else(|| choose_of(offers, request)) }
 }
@@ -271,7 +281,7 @@ impl Choice {
     /// What was chosen, in one sentence: `4 of gpu-b (H200, one NVLink island)`, `8 on 2 hosts, 4 each (H200)`, `2 of gpu-b
     /// (H200), at risk: gpu-b:1`.
     pub fn words(&self) -> String {
-        let at_risk: Vec<Offer> = self.offers.iter().map(|offer| part(offer, true)).collect();
+        let at_risk: Vec<Offer> = self.offers.iter().map(|offer| part(offer, |gpu| gpu.is_at_risk)).collect();
         match places(&at_risk) {
             none if none.is_empty() => self.chosen_words(),
             some => format!("{}, at risk: {some}", self.chosen_words()),
@@ -311,8 +321,8 @@ impl Choice {
 }
 
 /// What of an offer is at risk, or is not.
-fn part(offer: &Offer, is_at_risk: bool) -> Offer {
-    let gpus = offer.gpus.iter().filter(|gpu| gpu.is_at_risk == is_at_risk).cloned().collect();
+fn part(offer: &Offer, is_meant: impl Fn(&Candidate) -> bool) -> Offer {
+    let gpus = offer.gpus.iter().filter(|gpu| is_meant(gpu)).cloned().collect();
     Offer { host: offer.host.clone(), gpus }
 }
 

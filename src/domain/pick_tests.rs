@@ -7,7 +7,8 @@ fn unknown_closeness(_: &HostId, _: u32, _: u32) -> u32 {
     0
 }
 
-/// `gpu-a: H200 0 1! 2; gpu-b: A100 0 3`; a model holds until the next one, `!` stands behind what is at risk.
+/// `gpu-a: H200 0 1! 2; gpu-b: A100 0 3`; a model holds until the next one, `!` stands behind what is at risk; from 100 on they are
+/// MIG slices.
 fn offers(text: &str) -> Vec<Offer> {
     let offer = |text: &str| {
         let (host, gpus) = text.split_once(':').unwrap();
@@ -19,7 +20,9 @@ fn offers(text: &str) -> Vec<Offer> {
                 Ok(index) => of.push(Candidate {
                     is_at_risk: word.ends_with('!'),
                     index,
-                    uuid: GpuUuid::from(format!("GPU-{host}-{index}").as_str()),
+                    uuid: GpuUuid::from(
+                        format!("{}-{host}-{index}", if index >= 100 { "MIG" } else { "GPU" }).as_str(),
+                    ),
                     model: model.clone(),
                 }),
                 Err(_) => model = word.to_owned(),
@@ -44,6 +47,17 @@ fn beside(text: &str, picked: &str, count: usize) -> String {
 fn said(choice: Option<Choice>) -> String {
     choice
         .map_or_else(|| "not enough".to_owned(), |choice| format!("{} = {}", choice.places(), choice.words()))
+}
+
+#[test]
+fn mig_slices_never_fill_up_whole_gpus() {
+    let three = "a: H200 0 1; b: H200 0 1 2!; c: H200 0 1 2 1g 400";
+    assert_eq!(chosen(three, 3), "c:0,1,2 = 3 of c (H200)");
+    assert_eq!(chosen("a: H200 0 1; c: H200 0 1 2! 1g 400", 4), "a:0,1;c:0,1 = 4 on 2 hosts, 2 each (H200)");
+    assert_eq!(chosen("c: H200 0 1 2! 1g 400", 3), "c:0,1,2 = 3 of c (H200), at risk: c:2");
+    assert_eq!(chosen("c: H200 0 1 2 1g 400", 4), "not enough");
+    assert_eq!(chosen("c: H200 0 1g 400 401", 2), "c:400,401 = 2 of c (1g)", "slices alone");
+    assert_eq!(beside("c: H200 0 1g 401", "c: 1g 400", 1), "c:401 = 1 of c (1g)", "beside a slice");
 }
 
 #[test]

@@ -185,14 +185,16 @@ impl RunInventory {
     }
 
     /// When a run was over, to the second: when something of it was written last on one of its hosts. `None` where anything of it
-    /// lives, where a host of it was not heard, and where one does not tell that.
+    /// lives, where a host of it was not heard, where one does not tell that, and where that is before the run was made: by a clock that
+    /// was set.
     pub fn over_at(&self, spec: &RunSpec) -> Option<Stamp> {
         let shares = self.shares.get(&spec.id).filter(|_| self.status(spec, None) == RunStatus::Ended)?;
         let written = |(host, share): (&HostId, &HostRunStatus)| {
             let quiet_us = i64::try_from(share.quiet_s?.saturating_mul(1_000_000)).ok()?;
             Some(self.told_at.get(host)?.plus_micros(-quiet_us))
         };
-        shares.iter().map(written).collect::<Option<Vec<Stamp>>>()?.into_iter().max()
+        let over = shares.iter().map(written).collect::<Option<Vec<Stamp>>>()?.into_iter().max();
+        over.filter(|over| *over > spec.created)
     }
 
     /// How a run stands.
@@ -446,6 +448,7 @@ mod tests {
         assert_eq!(told(Some(90), Some(300)).over_at(&spec()), at(410));
         assert_eq!(told(Some(90), Some(250)).over_at(&spec()), at(450));
         assert_eq!(told(Some(90), None).over_at(&spec()), None, "an older agent");
+        assert_eq!(told(Some(600), Some(800)).over_at(&spec()), None, "before it was made");
         assert_eq!(told(Some(90), Some(u64::MAX)).over_at(&spec()), None);
         let mut inventory = told(Some(90), Some(300));
         inventory.take(&HostId::from("b"), vec![share("b", true)], true);

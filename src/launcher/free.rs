@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::inventory::HostFacts;
 use super::place::{self, PlaceError};
+use super::place_words;
 use super::readiness::ClusterView;
 use crate::domain::filter::{Filter, GpuSubject, Subject};
 use crate::domain::ids::HostId;
@@ -98,7 +99,7 @@ fn none_free(host: &HostFacts, each: usize, share: bool) -> (String, bool) {
         free => format!("{free} slots are free, a rank takes {each}"),
     };
     let own = host.busy.values().any(|holder| holder.own);
-    (format!("{}: {free} ({})", host.id, place::holders(host)), own)
+    (format!("{}: {free} ({})", host.id, place_words::holders(host)), own)
 }
 
 fn has_gpus(host: &HostFacts) -> bool {
@@ -177,14 +178,19 @@ fn too_few(count: Count, free: &[Offer], busy: bool, hosts: &[HostFacts]) -> Pla
     }
     let clauses: Vec<String> =
         by_clause.into_iter().map(|(clause, count)| format!("{clause} excludes {count}")).collect();
+    // whole GPUs and slices are not taken together
+    let of_sort = |slices: bool| {
+        let gpus = free.iter().flat_map(|offer| &offer.gpus);
+        gpus.filter(|gpu| gpu.uuid.is_slice() == slices).count() as u32
+    };
     PlaceError::TooFewFree {
         ranks: count.ranks,
         per_host: count.per_host,
         each: count.each as u32,
-        free: free.iter().map(|offer| offer.gpus.len() as u32).sum(),
+        free: of_sort(false).max(of_sort(true)),
         left_out: up().map(|host| host.left_out.len() as u32).sum(),
         clauses: clauses.join(", "),
-        have: place::inventory(hosts),
+        have: place_words::inventory(hosts),
         busy,
         own: up().flat_map(|host| host.busy.values()).any(|holder| holder.own),
     }

@@ -19,7 +19,7 @@ fn places(asked: &LaunchRequest, hosts: &[HostFacts]) -> String {
 
 fn busy(host: &mut HostFacts, index: u32, own: bool) {
     let words = "li python train.py (pid 7)".to_owned();
-    host.busy.insert(index, Holder { who: words.clone(), words, named: true, own });
+    host.busy.insert(index, Holder { who: words.clone(), words, named: true, own, gone: false });
 }
 
 fn excluded(clause: &str, for_good: bool) -> Exclusion {

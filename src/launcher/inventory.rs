@@ -101,6 +101,8 @@ pub struct Holder {
     pub named: bool,
     /// Whether everybody on it is the user as whom hvtui works there.
     pub own: bool,
+    /// Whether its GPU has fallen off the bus: it is free no more before the host is rebooted.
+    pub gone: bool,
 }
 
 /// What is known of the GPUs of a host now.
@@ -189,6 +191,12 @@ impl HostFacts {
         let free = self.slots.iter().filter(|slot| holder(slot).is_none());
         let own = self.slots.iter().filter(|slot| share && holder(slot).is_some_and(|holder| holder.own));
         free.chain(own).cloned().collect()
+    }
+
+    /// The numbers of those of these slots of it that have fallen off the bus.
+    pub(super) fn off_bus(&self, slots: &[Slot]) -> Vec<u32> {
+        let is_gone = |index: &u32| self.busy.get(index).is_some_and(|holder| holder.gone);
+        slots.iter().map(Slot::index).filter(is_gone).collect()
     }
 
     /// Takes `count` of these slots of it, in their order: shared ones go first, then GPUs at risk, then the last.
@@ -351,6 +359,7 @@ fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> O
         who: occupancy.who(),
         named: occupancy.has_holder(),
         own: occupancy.is_own(&info.user) && !is_whole_leased && !is_off_bus,
+        gone: is_off_bus,
     })
 }
 

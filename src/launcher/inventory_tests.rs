@@ -104,6 +104,7 @@ fn what_is_not_known_to_be_free_is_busy() {
         who: who.to_owned(),
         named,
         own,
+        gone: false,
     };
     let not_known = |why: &str| {
         let words = format!("it is not known whether it is free: {why}");
@@ -228,6 +229,7 @@ fn a_gpu_that_has_fallen_off_the_bus_takes_no_ranks() {
             age: &no_age,
         };
         let facts = HostFacts::present(&HostConfig::this_machine(), &info(3), &now, "/here");
+        assert!(facts.busy.values().all(|holder| holder.gone));
         facts.busy.iter().map(|(index, holder)| (*index, holder.words.clone())).collect::<Vec<_>>()
     };
     assert_eq!(busy(at), [(0, "it has fallen off the bus".to_owned())], "one at risk is free");

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod mesh;
 pub mod place;
 mod place_error;
+mod place_words;
 pub mod plan;
 mod random;
 pub mod readiness;

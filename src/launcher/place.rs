@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::free;
 use super::host_names;
-use super::inventory::{Holder, HostFacts, SlotState};
+use super::inventory::{HostFacts, SlotState};
 pub use super::place_error::PlaceError;
+pub(super) use super::place_words::inventory;
+use super::place_words::{gpu_list, holders, is_gpu, is_slice, is_whole, lost, slots_there, sort};
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
-use crate::domain::text::{hosts_hint, plain};
+use crate::domain::text::hosts_hint;
 use crate::domain::units::counted;
 use crate::launch::paste::ranks_option;
 use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
@@ -121,18 +123,20 @@ pub(super) fn by_count(
     share: bool,
 ) -> Result<Chosen, PlaceError> {
     let open = is_open(hosts);
-    let of_sort =
-        |host: &HostFacts, gpus: bool| host.slots.iter().filter(|slot| is_gpu(slot) == gpus).count() / each;
-    let total = |gpus: bool| -> usize {
-        hosts.iter().filter(|host| open(host)).map(|host| of_sort(host, gpus)).sum()
+    let of_sort = |suits: &dyn Fn(&Slot) -> bool| -> usize {
+        let count = |host: &HostFacts| host.slots.iter().filter(|slot| suits(slot)).count() / each;
+        hosts.iter().filter(|host| open(host)).map(count).sum()
     };
+    let wanted = np.map_or(1, |np| np as usize);
+    let slices = takes_slices(wanted, of_sort(&is_whole), of_sort(&is_slice));
+    let suits = |slot: &Slot, gpus: bool| is_gpu(slot) == gpus && is_slice(slot) == (gpus && slices);
+    let total = |gpus: bool| of_sort(&|slot| suits(slot, gpus));
     // a rank on each slot that there is means each GPU
     let first = np.is_none() || first_has_gpus(hosts);
-    let wanted = np.map_or(1, |np| np as usize);
     let gpus = takes_gpus(wanted, first, &total);
     let usable = |host: &HostFacts| {
         let mut slots = if open(host) { host.usable(share) } else { Vec::new() };
-        slots.retain(|slot| is_gpu(slot) == gpus);
+        slots.retain(|slot| suits(slot, gpus));
         slots
     };
     let usable: Vec<Vec<Slot>> = hosts.iter().map(usable).collect();
@@ -179,11 +183,6 @@ fn holds_all(need: usize, usable: &[Vec<Slot>], hosts: &[HostFacts]) -> Option<u
     })
 }
 
-/// Whether a host's slots are GPUs; `None` where it has none of either sort.
-fn sort(host: &HostFacts) -> Option<bool> {
-    host.slots.first().map(is_gpu)
-}
-
 /// Whether the first host that may get ranks which name none has GPUs; false where there is none.
 pub(super) fn first_has_gpus(hosts: &[HostFacts]) -> bool {
     let open = is_open(hosts);
@@ -202,8 +201,10 @@ fn takes_gpus(wanted: usize, first: bool, total: &dyn Fn(bool) -> usize) -> bool
     if total(first) < wanted && total(!first) >= wanted { !first } else { first }
 }
 
-fn is_gpu(slot: &Slot) -> bool {
-    matches!(slot, Slot::Gpu { .. })
+/// Whether GPUs for ranks that name no host are MIG slices: slices never fill up whole GPUs. Whole ones are taken where there are
+/// any, slices where only they suffice if all were free: so many slots or hosts there are of each sort, free or not.
+fn takes_slices(wanted: usize, whole: usize, slices: usize) -> bool {
+    slices > 0 && (whole == 0 || (whole < wanted && slices >= wanted))
 }
 
 /// The first hosts that have room for so many ranks each, those first whose slots for them are sound; for one rank at least
@@ -220,17 +221,23 @@ fn by_nodes(
         return Err(PlaceError::NoneOfThem { gpus, have: inventory(hosts) });
     }
     let need = ranks.unwrap_or(1) as usize * each;
-    let suits = is_open(hosts);
+    let is_open = is_open(hosts);
     // where CPU slots are asked for a driver of GPUs does not matter
-    let open = |host: &HostFacts| suits(host) || (only == Only::Cpus && host.absent.is_none());
+    let open = |host: &HostFacts| is_open(host) || (only == Only::Cpus && host.absent.is_none());
+    let large = |suits: &dyn Fn(&Slot) -> bool| {
+        let has = |host: &&HostFacts| host.slots.iter().filter(|slot| suits(slot)).count() >= need;
+        hosts.iter().filter(|host| open(host)).filter(has).count()
+    };
+    let slices = takes_slices(nodes as usize, large(&is_whole), large(&is_slice));
+    let suits = |slot: &Slot| only.holds(slot) && (!is_gpu(slot) || is_slice(slot) == slices);
     let is_large =
-        |host: &&HostFacts| open(host) && host.slots.iter().filter(|slot| only.holds(slot)).count() >= need;
+        |host: &&HostFacts| open(host) && host.slots.iter().filter(|slot| suits(slot)).count() >= need;
     let total = |gpus: bool| hosts.iter().filter(is_large).filter(|host| sort(host) == Some(gpus)).count();
     let first = hosts.iter().filter(is_large).find_map(sort).unwrap_or_default();
     let gpus = takes_gpus(nodes as usize, first, &total);
     let usable = |host: &HostFacts| {
         let mut slots = if open(host) { host.usable(share) } else { Vec::new() };
-        slots.retain(|slot| only.holds(slot) && is_gpu(slot) == gpus);
+        slots.retain(|slot| suits(slot) && is_gpu(slot) == gpus);
         slots
     };
     let take = |host: &HostFacts| {
@@ -303,6 +310,8 @@ fn by_hosts(
         if wanted.saturating_mul(each) > free.len() as u32 {
             return Err(too_few_free(host, wanted, each, share));
         }
+        // MIG slices only where its whole GPUs are too few
+        free.sort_by_key(is_slice);
         host.narrow(&mut free, (wanted * each) as usize);
         chosen.push((id.clone(), free));
     }
@@ -312,7 +321,19 @@ fn by_hosts(
 pub(super) fn too_few_free(host: &HostFacts, wanted: u32, each: u32, share: bool) -> PlaceError {
     let (id, held, own) = (host.id.clone(), holders(host), host.busy.values().any(|holder| holder.own));
     let (free, slots) = (host.usable(share).len() as u32, host.slots.len() as u32);
-    PlaceError::Busy { host: id, wanted, each, free, slots, held, own }
+    let error = PlaceError::Busy { host: id.clone(), wanted, each, free, slots, held, own };
+    let gone = host.off_bus(&host.slots);
+    if gone.is_empty() || wanted.saturating_mul(each) <= slots - gone.len() as u32 {
+        return error;
+    }
+    PlaceError::OffBus { held: error.to_string(), gone: vec![(id, gone)] }
+}
+
+/// Those of the chosen slots that have fallen off the bus.
+fn gone_of(chosen: &Chosen, hosts: &[HostFacts]) -> Vec<(HostId, Vec<u32>)> {
+    let facts = |id: &HostId| hosts.iter().find(|host| host.id == *id);
+    let of = |(id, slots): &(HostId, Vec<Slot>)| Some((id.clone(), facts(id)?.off_bus(slots)));
+    chosen.iter().filter_map(of).filter(|(_, gone)| !gone.is_empty()).collect()
 }
 
 fn too_small(host: &HostFacts, wanted: u32, each: u32) -> PlaceError {
@@ -320,12 +341,6 @@ fn too_small(host: &HostFacts, wanted: u32, each: u32) -> PlaceError {
     // one that has lost all of them is still no host of CPU slots
     let gpus = host.slots.first().is_some_and(is_gpu) || !lost.is_empty();
     PlaceError::HostTooSmall { host: host.id.clone(), wanted, each, slots, gpus, lost }
-}
-
-/// The GPUs of a host that can't be read: `GPU 1 is lost`.
-fn lost(host: &HostFacts) -> String {
-    let words = |(index, does): (&u32, &&str)| format!("GPU {index} {does}");
-    host.lost.iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
 /// No host starts more ranks.
@@ -393,7 +408,7 @@ fn by_picks(
 ) -> Result<Chosen, PlaceError> {
     let mut chosen = Chosen::new();
     let mut held = Vec::new();
-    let mut own = false;
+    let (mut own, mut gone) = (false, false);
     let mut seen = BTreeSet::new();
     for pick in picks {
         let host = find(&pick.host, hosts)?;
@@ -411,6 +426,7 @@ fn by_picks(
             let place = format!("{}:{}", host.id, slot.index());
             held.push(occupancy::refusal(&place, &holder.words, holder.named));
             own |= holder.own;
+            gone |= holder.gone;
         }
         match chosen.iter_mut().find(|(id, _)| *id == pick.host) {
             Some((_, slots)) => slots.push(slot.clone()),
@@ -421,7 +437,14 @@ fn by_picks(
         let (host, picks) = (host.clone(), slots.len() as u32);
         return Err(PlaceError::Uneven { host, picks, each: each as u32 });
     }
-    if held.is_empty() { Ok(chosen) } else { Err(PlaceError::PickBusy { held: held.join("; "), own }) }
+    let held = held.join("; ");
+    if held.is_empty() {
+        Ok(chosen)
+    } else if gone {
+        Err(PlaceError::OffBus { held, gone: gone_of(&chosen, hosts) })
+    } else {
+        Err(PlaceError::PickBusy { held, own })
+    }
 }
 
 /// The slot of that number; the GPU of that UUID, of which the beginning is enough where it is of one GPU alone.
@@ -495,77 +518,6 @@ fn several_unknown(named: &[HostId], hosts: &[HostFacts]) -> Option<PlaceError> 
     let more: Vec<&str> = more.iter().map(|id| id.as_str()).collect();
     let hint = format!("{}; also unknown: {}", hosts_hint(first.as_str(), &known), more.join(", "));
     Some(PlaceError::UnknownHost { host: (*first).clone(), hint })
-}
-
-/// Who has which slots of a host: `0: li python train.py (pid 7)`; of several slots of one holder no more than who that is:
-/// `0-3: leased by li for run H6W3 (mnist)`.
-pub(super) fn holders(host: &HostFacts) -> String {
-    let mut groups: Vec<(&Holder, Vec<u32>)> = Vec::new();
-    for (slot, holder) in &host.busy {
-        match groups.iter_mut().find(|(known, _)| known.who == holder.who) {
-            Some((_, slots)) => slots.push(*slot),
-            None => groups.push((holder, vec![*slot])),
-        }
-    }
-    let words = |(holder, slots): &(&Holder, Vec<u32>)| match &slots[..] {
-        [slot] => format!("{slot}: {}", holder.words),
-        several => format!("{}: {}", ranges(several), holder.who),
-    };
-    groups.iter().map(words).collect::<Vec<_>>().join(", ")
-}
-
-/// Numbers that rise, for people: `0-3,6`.
-pub(super) fn ranges(numbers: &[u32]) -> String {
-    let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
-    let words = |run: &[u32]| match run {
-        [first, .., last] => format!("{first}-{last}"),
-        _ => run.iter().map(u32::to_string).collect(),
-    };
-    runs.map(words).collect::<Vec<_>>().join(",")
-}
-
-fn slots_there(host: &HostFacts) -> String {
-    let there = match (host.slots.first(), host.slots.last()) {
-        (Some(Slot::Gpu { .. }), _) => {
-            format!("its GPUs are {}", gpu_list(&host.slots.iter().collect::<Vec<_>>()))
-        }
-        (Some(first), Some(last)) => format!("its CPU slots are {} to {}", first.index(), last.index()),
-        _ => "it has none".to_owned(),
-    };
-    if host.lost.is_empty() { there } else { format!("{there}; {}", lost(host)) }
-}
-
-/// `0 (GPU-3f2a…), 1 (GPU-77b0…)`.
-fn gpu_list(slots: &[&Slot]) -> String {
-    let words = |slot: &&Slot| match slot {
-        Slot::Gpu { index, uuid } => Some(format!("{index} ({uuid})")),
-        Slot::Cpu { .. } => None,
-    };
-    slots.iter().filter_map(words).collect::<Vec<_>>().join(", ")
-}
-
-/// Which host has how many free slots, and who has the others: `gpu-a: 2; gpu-b: 1, busy 0: li …; gpu-c: none,
-/// connection refused …`.
-pub(super) fn inventory(hosts: &[HostFacts]) -> String {
-    let has_gpus = hosts.iter().any(|host| sort(host) == Some(true));
-    let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
-        (Some(reason), _) => format!("{}: none, {}", host.id, plain(&host.id, reason)),
-        (None, _) if host.driver_fails && has_gpus => {
-            format!("{}: none, {}", host.id, host.no_gpu.as_deref().unwrap_or("its GPU driver fails"))
-        }
-        (None, 0) if has_gpus && sort(host) == Some(false) => {
-            format!("{}: {}", host.id, counted(host.slots.len(), "CPU slot"))
-        }
-        (None, 0) => format!("{}: {}", host.id, host.slots.len()),
-        (None, _) => {
-            let free = match host.usable(false).len() {
-                0 => "none".to_owned(),
-                free => free.to_string(),
-            };
-            format!("{}: {free}, busy {}", host.id, holders(host))
-        }
-    };
-    hosts.iter().map(words).collect::<Vec<_>>().join("; ")
 }
 
 /// The GPUs that a launch may take, by host: what it queues for.

@@ -2,7 +2,7 @@
 
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::WAIT_FOR_THEM;
-use crate::domain::units::counted;
+use crate::domain::units::{counted, ranges};
 
 /// A launch that the hosts can't take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -162,6 +162,14 @@ pub enum PlaceError {
         /// Whether some of those are the user's own.
         own: bool,
     },
+    /// Slots that were named and that have fallen off the bus: no waiting brings them back.
+    #[error("{held}")]
+    OffBus {
+        /// Which, and what is on the others.
+        held: String,
+        /// Their numbers by host.
+        gone: Vec<(HostId, Vec<u32>)>,
+    },
     /// Picks that do not divide into ranks.
     #[error(
         "{picks} slots picked on {host} with {each} for each rank: pick a multiple of {each} on each host"
@@ -305,6 +313,7 @@ impl PlaceError {
                     "at most `--nnodes {large}` fits; for more add a [[host]] to the hosts file"
                 ));
             }
+            Self::OffBus { gone, .. } => return Some(reboot_words(gone)),
             Self::TooFewFree { busy: false, .. } => "ask for fewer, or write a wider filter",
             Self::TooFew { busy: false, np: 0, each: 1, .. } => "`hvtui hosts check` tells more",
             // `slots` makes CPU slots: on a host with GPUs it would take these away
@@ -350,6 +359,15 @@ impl PlaceError {
         };
         Some(fixed.to_owned())
     }
+}
+
+/// `reboot n1, or leave GPU 0 out`.
+fn reboot_words(gone: &[(HostId, Vec<u32>)]) -> String {
+    let words = |(host, gpus): &(HostId, Vec<u32>)| {
+        let word = if gpus.len() == 1 { "GPU" } else { "GPUs" };
+        format!("reboot {host}, or leave {word} {} out", ranges(gpus.iter().copied()))
+    };
+    gone.iter().map(words).collect::<Vec<_>>().join("; ")
 }
 
 /// `-np 4 on 3 free slots`; `-np 4 of 5 slots each: no host has 5 GPUs` where not even one rank fits; of no number of ranks

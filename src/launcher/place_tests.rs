@@ -26,7 +26,7 @@ fn said(error: &PlaceError) -> String {
 }
 
 fn holder(words: &str, own: bool) -> Holder {
-    Holder { words: words.to_owned(), who: words.to_owned(), named: true, own }
+    Holder { words: words.to_owned(), who: words.to_owned(), named: true, own, gone: false }
 }
 
 fn cluster() -> Vec<HostFacts> {
@@ -316,6 +316,52 @@ fn picks_keep_their_order_and_group_by_host() {
         pick("gpu-a", SlotName::Uuid("GPU-gpu-a-0".to_owned())),
     ];
     assert_eq!(places(PlacementSpec::Picks(picks), &cluster()), "gpu-a:1 gpu-a:0 gpu-b:1");
+}
+
+/// Some GPUs, and behind them a MIG slice of another one.
+fn cut_host(name: &str, gpus: u32) -> HostFacts {
+    let mut host = gpu_host(name, gpus);
+    host.slots.push(Slot::Gpu { index: 400, uuid: GpuUuid::from(format!("MIG-{name}-400")) });
+    host
+}
+
+#[test]
+fn mig_slices_never_fill_up_whole_gpus_that_name_no_host() {
+    let hosts = [gpu_host("a", 2), cut_host("b", 3)];
+    let count = |np| PlacementSpec::Count(Some(np));
+    let on_one = |each| PlacementSpec::Nodes { nodes: 1, each: Some(each) };
+    assert_eq!(places(count(4), &hosts), "a:0 a:1 b:0 b:1");
+    assert_eq!(places(PlacementSpec::Count(None), &hosts), "a:0 a:1 b:0 b:1 b:2");
+    insta::assert_snapshot!(fails(count(6), &hosts), @"-np 6 on 5 free slots (a: 2; b: 3 GPUs and 1 MIG slice): lower the number of ranks");
+    let mut busy = hosts.clone();
+    busy[0].busy = (0..2).map(|slot| (slot, holder("li", false))).collect();
+    assert!(fails(count(4), &busy).ends_with("wait for them with --wait"), "n3:400 is not taken for it");
+    let slices = [cut_host("a", 0), cut_host("b", 0)];
+    assert_eq!(places(count(2), &slices), "a:400 b:400");
+    assert_eq!(places(on_one(3), &hosts), "b:0 b:1 b:2");
+    assert!(fails(on_one(4), &hosts).contains("no host has"));
+    // the host is named
+    assert_eq!(places(list(&[("b", 3)], None), &hosts), "b:0 b:1 b:2");
+    assert_eq!(places(list(&[("b", 4)], None), &hosts), "b:0 b:1 b:2 b:400");
+}
+
+#[test]
+fn for_a_named_gpu_that_has_fallen_off_the_bus_no_one_waits() {
+    let mut hosts = cluster();
+    let words = "it has fallen off the bus";
+    hosts[0].busy.insert(0, Holder { named: false, gone: true, ..holder(words, false) });
+    let picked = |at: &[(&str, u32)]| {
+        PlacementSpec::Picks(at.iter().map(|(host, index)| pick(host, SlotName::Index(*index))).collect())
+    };
+    let off_bus = place(&request("true", picked(&[("gpu-a", 0)])), &hosts).unwrap_err();
+    assert!(!off_bus.is_busy(), "--wait is refused, too");
+    insta::assert_snapshot!(said(&off_bus), @"gpu-a:0: it has fallen off the bus: reboot gpu-a, or leave GPU 0 out");
+    insta::assert_snapshot!(fails(picked(&[("gpu-a", 0), ("gpu-b", 0)]), &hosts), @"gpu-a:0: it has fallen off the bus; gpu-b:0 is busy: li python train.py (pid 7): reboot gpu-a, or leave GPU 0 out");
+    insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], None), &hosts), @"host gpu-a: 2 ranks asked for, 1 of its 2 slots free (0: it has fallen off the bus): reboot gpu-a, or leave GPU 0 out");
+    // the others are only busy
+    hosts[0].busy.insert(1, holder("li", false));
+    assert!(fails(list(&[("gpu-a", 1)], None), &hosts).ends_with("wait for them with --wait"));
+    assert!(fails(picked(&[("gpu-a", 1)]), &hosts).ends_with("wait for them with --wait"));
 }
 
 #[test]

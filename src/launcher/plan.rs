@@ -7,6 +7,7 @@ use super::free;
 use super::inventory::HostFacts;
 use super::kinds;
 use super::place;
+use super::place_words::is_slice;
 use super::rendezvous::rendezvous_address;
 use crate::domain::environment::EnvironmentPlan;
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
@@ -17,6 +18,7 @@ use crate::domain::options::{PythonHooks, RankProgram};
 use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec, RunStage, Slot};
 use crate::domain::text::plain;
 use crate::domain::time::Stamp;
+use crate::domain::units::counted;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::host_list::entry;
 use crate::launch::name;
@@ -89,6 +91,7 @@ pub fn plan(
     remarks.extend(absent_remarks(request, &spec, facts));
     remarks.extend(path_remark(&hosts));
     remarks.extend(mig_remarks(&spec, &hosts));
+    remarks.extend(mixed_remarks(request, &spec));
     remarks.extend(risk_remarks(&spec, facts));
     remarks.extend(start_timeout_remark(&spec));
     if let Some(mask) = &request.gpu_mask
@@ -299,6 +302,25 @@ fn mig_remarks(spec: &RunSpec, hosts: &[HostRun]) -> Vec<String> {
         )
     }));
     remarks
+}
+
+/// A host that is named with a number and whose whole GPUs are too few gives MIG slices, too: a sentence a host.
+fn mixed_remarks(request: &LaunchRequest, spec: &RunSpec) -> Vec<String> {
+    if !matches!(request.place, PlacementSpec::Hosts { .. }) {
+        return Vec::new();
+    }
+    let of = |host: HostId| {
+        let placed = spec.placements.iter().filter(|placement| placement.host == host);
+        let gpus = placed.flat_map(Placement::slots).filter(|slot| matches!(slot, Slot::Gpu { .. }));
+        let (slices, whole): (Vec<&Slot>, Vec<&Slot>) = gpus.partition(|slot| is_slice(slot));
+        let slices: Vec<String> = slices.iter().map(|slot| slot.index().to_string()).collect();
+        (!slices.is_empty() && !whole.is_empty()).then(|| {
+            let (whole, count) = (counted(whole.len(), "GPU"), counted(slices.len(), "MIG slice"));
+            let slices = slices.join(", ");
+            format!("{host}: {whole} and {count} ({slices}), for it has too few free GPUs that are whole.")
+        })
+    };
+    spec.hosts().into_iter().filter_map(of).collect()
 }
 
 /// A search path that is written out counts before what is activated: then its programs are not found.

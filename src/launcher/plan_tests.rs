@@ -77,7 +77,7 @@ fn what_a_line_may_not_have_meant_is_told() {
 
     let mut full = gpu_host("full", 1);
     let words = "leased by li".to_owned();
-    full.busy.insert(0, Holder { who: words.clone(), words, named: true, own: false });
+    full.busy.insert(0, Holder { who: words.clone(), words, named: true, own: false, gone: false });
     let free = |np, hosts: &[&str]| PlacementSpec::Hosts {
         hosts: hosts.iter().map(|host| (HostId::from(*host), FREE_SLOTS)).collect(),
         np,
@@ -297,4 +297,18 @@ fn gpus_at_risk_are_named_by_index() {
             "a: GPUs 2 (ecc errors), 10 (ecc errors) are at risk: the run may fail there or learn from wrong numbers."
         )
     );
+}
+
+#[test]
+fn a_named_host_that_fills_up_its_gpus_with_mig_slices_says_so() {
+    let mut host = gpu_host("a", 3);
+    host.slots.push(Slot::Gpu { index: 400, uuid: GpuUuid::from("MIG-a-400") });
+    let mixed = |count| {
+        let at = PlacementSpec::Hosts { hosts: vec![(HostId::from("a"), count)], np: None };
+        let plan = planned(&request("true", at), std::slice::from_ref(&host));
+        plan.remarks.into_iter().find(|remark| remark.contains("MIG slice"))
+    };
+    let words = "a: 3 GPUs and 1 MIG slice (400), for it has too few free GPUs that are whole.";
+    assert_eq!(mixed(4).as_deref(), Some(words));
+    assert_eq!(mixed(3), None);
 }

@@ -95,7 +95,7 @@ fn gpus(host: &HostFacts) -> Vec<Slot> {
 
 fn another() -> Holder {
     let words = "another launch".to_owned();
-    Holder { who: words.clone(), words, named: true, own: false }
+    Holder { who: words.clone(), words, named: true, own: false, gone: false }
 }
 
 /// How many slots of a host these places are.

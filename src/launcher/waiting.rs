@@ -11,7 +11,7 @@ use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::lease::Ticket;
 use crate::domain::run::{HostRun, Placement, Slot};
 use crate::domain::time::Stamp;
-use crate::domain::units::counted;
+use crate::domain::units::{counted, ranges_joined};
 use crate::domain::world::World;
 use crate::launch::error::LaunchError;
 use crate::launch::request::{LaunchRequest, Patience};
@@ -162,7 +162,7 @@ fn named(places: &[Placement]) -> String {
         let mut slots: Vec<u32> = places.iter().flat_map(Placement::slots).map(Slot::index).collect();
         slots.sort_unstable();
         let host = places.first().map_or("", |place| place.host.as_str());
-        format!("{host}:{}", place::ranges(&slots))
+        format!("{host}:{}", ranges_joined(slots.iter().copied(), ","))
     };
     let words: Vec<String> = hosts.iter().take(NAMED).map(words).collect();
     match hosts.len().saturating_sub(NAMED) {
@@ -192,7 +192,7 @@ fn taken_by(why: &str) -> Option<String> {
     let words = |(holder, gpus): &mut (&str, Vec<u32>)| {
         gpus.sort_unstable();
         let are = if gpus.len() == 1 { "was" } else { "were" };
-        format!("{host}:{} {are} taken by {holder}", place::ranges(gpus))
+        format!("{host}:{} {are} taken by {holder}", ranges_joined(gpus.iter().copied(), ","))
     };
     Some(groups.iter_mut().map(words).collect::<Vec<_>>().join("; "))
 }
@@ -324,8 +324,8 @@ mod tests {
         assert!(!slow.is_placed_again(Stamp(5 + RETRY_US)));
         slow.forget_loss();
         assert!(slow.is_placed_again(Stamp(5 + RETRY_US)), "it has waited for its turn since");
-        let slot = SlotName::Index(0);
-        let mut picked = launch(PlacementSpec::Picks(vec![Pick { host: "a".into(), slot }]));
+        let pick = Pick { host: "a".into(), slot: SlotName::Index(0) };
+        let mut picked = launch(PlacementSpec::Picks(vec![pick]));
         picked.try_on(&[placement(0, "a", 0)]);
         assert!(!picked.is_placed_again(Stamp(0)), "the user has named it");
         assert_eq!(picked.lost_words(), None);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::world::{FREE, Story, busy, press, uuid};
+use crate::common::world::{FREE, Story, busy, key, press, uuid};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::gpu::event::{GpuEvent, Happening};
@@ -11,7 +11,7 @@ use hvtui::domain::host::HostInfo;
 use hvtui::domain::ids::HostId;
 use hvtui::domain::time::HostTime;
 use hvtui::tui::canvas::{Caps, ColorDepth};
-use hvtui::tui::core::{Effect, Level};
+use hvtui::tui::core::{Effect, KeyCode, Level};
 use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -65,13 +65,20 @@ fn an_xid_error_is_in_the_health_of_its_gpu_until_it_is_acknowledged() {
     let told = press(&mut story, "jjC");
     assert!(told.iter().any(is_told), "launches go by it, too: {told:?}");
     let shown = screen(&story);
-    assert!(line(&shown, "2 ").contains("ok"), "{shown}");
+    assert!(line(&shown, "2 ").contains("off bus") && !line(&shown, "2 ").contains("ok"), "{shown}");
+    assert!(!shown.contains("▲"), "{shown}");
+    press(&mut story, "E");
+    let events = screen(&story);
+    let told = events.lines().find(|line| line.contains("✔")).unwrap_or_else(|| panic!("{events}"));
+    assert!(events.contains("0 active") && told.trim_end().ends_with("acknowledged"), "{events}");
+    key(&mut story, KeyCode::Esc);
     assert!(line(&shown, "▾gpu-a").contains("free 2/4"), "off the bus it is not free: {shown}");
     assert!(line(&shown, "▾gpu-a").contains(" ok "), "{shown}");
 
     story.wait_ms(1000);
     happens(&mut story, 2, Happening::Xid { xid: 79 });
     assert!(line(&screen(&story), "2 ").contains("xid 79"), "what comes after it is new");
+    assert!(screen(&story).contains("▲ 1 alert"), "{}", screen(&story));
     press(&mut story, "\n");
     let detail = screen(&story);
     assert!(detail.contains("xid 79 ×2: the GPU has fallen off the bus · reboot the host"), "{detail}");

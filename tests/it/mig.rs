@@ -9,6 +9,7 @@ use hvtui::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::HostId;
 use hvtui::domain::lease::{Lease, Leases};
+use hvtui::domain::run::Slot;
 use hvtui::domain::time::HostTime;
 use hvtui::tui::core::{Key, Msg};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use crate::common::fake_nvml::FakeNvml;
 use crate::common::in_time::OutputInTime;
 use crate::common::processes::{end_of, until};
-use crate::common::world::{FREE, Story, busy, press};
+use crate::common::world::{FREE, START, Story, busy, plan, press, run_id, spec};
 use crate::local_runs::Person;
 use crate::screens::{COLOR, shoot, text};
 use crate::telemetry;
@@ -457,4 +458,18 @@ fn a_late_sample_with_the_slices_of_before_is_taken_by_indices() {
         "a slice that the late sample does not have"
     );
     assert_eq!(state.past.back().unwrap().gpus.len(), 6);
+}
+
+#[test]
+fn the_launch_form_says_what_ranks_on_slices_see() {
+    let mut story = story();
+    press(&mut story, "jjj l");
+    let all = "each rank sees all of its host";
+    let shown = text(&story.model, COLOR);
+    assert!(shown.contains(all), "{shown}");
+    let slots = vec![("gpu-a", Slot::Gpu { index: 200, uuid: "MIG-0".into() })];
+    story.send(Msg::LaunchPlanned(Ok(plan(spec(run_id(), "digits", &slots, START)))));
+    let shown = text(&story.model, COLOR);
+    let own = "on hosts with MIG slices each rank sees its own alone";
+    assert!(shown.contains(own) && !shown.contains(all), "{shown}");
 }

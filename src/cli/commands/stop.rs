@@ -54,6 +54,9 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         let in_time = prompter.timeout(DEADLINE, stopping).await;
         in_time.transpose()?;
         let stopped = shares.outcome(spec.id.short())?;
+        if found.was_over {
+            to_person(&format!("{}\n", was_over(&spec, found.ended.as_deref())))?;
+        }
         if spec.options.max_restarts > 0 {
             to_person(&format!("no further attempt of run {} will start\n", spec.id.short()))?;
         }
@@ -65,6 +68,15 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         }
         Ok(stopped)
     })
+}
+
+/// What is said of a run that this stop has not ended: `run 7QK2 had ended before: exit 69`.
+fn was_over(spec: &RunSpec, ended: Option<&str>) -> String {
+    let run = format!("run {}", spec.id.short());
+    match ended {
+        Some(ended) => format!("{run} had ended before: {ended}"),
+        None => format!("{run} had ended before: nothing of it was left"),
+    }
 }
 
 /// What is left of a run on its hosts.
@@ -109,9 +121,8 @@ impl Shares {
     }
 
     /// How many processes this stop has ended on a host, in words, by what was said there.
-    fn ended(&self, said: &[Note]) -> String {
+    fn ended(said: &[Note]) -> String {
         let note = said.iter().rfind(|note| note.what == what::GONE && note.count > 0);
-        let note = note.filter(|_| !self.was_over);
         note.map_or_else(String::new, |note| format!(" ({} ended)", counted(note.count, "process")))
     }
 
@@ -174,8 +185,8 @@ async fn stop(
                 let left: Vec<&Note> = said.iter().filter(|note| note.what == what::UNKILLABLE).collect();
                 let words = left.iter().map(|note| (Code::Unreachable, about(&host, &sanitize(&note.text))));
                 shares.failures.extend(words);
-                if left.is_empty() {
-                    let count = shares.ended(&said);
+                if left.is_empty() && !shares.was_over {
+                    let count = Shares::ended(&said);
                     to_person(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
                 }
             }
@@ -222,6 +233,17 @@ mod tests {
     use crate::domain::time::{HostTime, Stamp};
 
     #[test]
+    fn a_run_that_had_ended_before_is_not_told_as_stopped() {
+        let spec = crate::domain::fixtures::run_spec(Vec::new());
+        let run = format!("run {} had ended before", spec.id.short());
+        assert_eq!(
+            was_over(&spec, Some("exit 3: rank 0 (a:0): exit 3")),
+            format!("{run}: exit 3: rank 0 (a:0): exit 3")
+        );
+        assert_eq!(was_over(&spec, None), format!("{run}: nothing of it was left"));
+    }
+
+    #[test]
     fn what_is_left_at_the_deadline_is_told_with_its_reason_and_remedy() {
         let hosts = ["gpu-a", "gpu-b", "gpu-c"].map(HostId::from);
         let due = hosts.iter().cloned().map(|host| (host, None)).collect();
@@ -260,13 +282,9 @@ mod tests {
         let mut shares = all();
         assert!(!shares.refused(&refused(RefusalClass::Permission)));
         assert_eq!(shares.outcome("7QK2").unwrap_err().message, "gpu-a: no");
-        // a second stop has ended nothing: what is said is of the first
         let gone = Note { count: 2, ..Note::new(what::GONE, "nothing of the run is left", HostTime(0)) };
-        let mut shares = all();
-        assert_eq!(shares.ended(std::slice::from_ref(&gone)), " (2 processes ended)");
-        shares.was_over = true;
-        assert_eq!(shares.ended(&[gone]), "");
-        assert_eq!(all().ended(&[]), "");
+        assert_eq!(Shares::ended(&[gone]), " (2 processes ended)");
+        assert_eq!(Shares::ended(&[]), "");
         // one that is not tried again is not awaited
         let mut shares = all();
         link_changed(&mut shares, &hosts[0], &away);

@@ -124,6 +124,25 @@ impl Alerts {
         }
     }
 
+    /// Ends the XID errors of a host that was booted since it was described last: they were of the boot before.
+    pub(super) fn end_of_boot(&mut self, host: &HostId, info: &HostInfo, at: Stamp) {
+        let Some(before) = self.described.get_mut(host).filter(|before| info.is_booted_since(before)) else {
+            return;
+        };
+        // also where nothing else is taken from this description
+        Arc::make_mut(before).boot_id.clone_from(&info.boot_id);
+        let Some(tracks) = self.tracks.get_mut(&Subject::Host(host.clone())) else { return };
+        let mut over = Vec::new();
+        tracks.retain(|(kind, _), track| {
+            let is_over = *kind == AlertKind::Xid;
+            over.extend(track.alert.filter(|_| is_over));
+            !is_over
+        });
+        for number in over {
+            self.end(number, at);
+        }
+    }
+
     /// Ends what is told of GPUs and MIG slices that a host has no more, and says so. What is told of one that has another
     /// index now goes there. A driver that can't be used says nothing of what is there.
     pub(super) fn end_of_gone_gpus(&mut self, host: &HostId, info: &Arc<HostInfo>, at: Stamp) {

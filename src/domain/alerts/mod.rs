@@ -315,7 +315,10 @@ impl Alerts {
         let at = envelope.at;
         match (&envelope.origin, &envelope.event) {
             (Origin::Host(host), Event::HostSampled { .. }) => self.look_at_gpus(known, host, at),
-            (Origin::Host(host), Event::HostDescribed { info }) => self.end_of_gone_gpus(host, info, at),
+            (Origin::Host(host), Event::HostDescribed { info }) => {
+                self.end_of_boot(host, info, at);
+                self.end_of_gone_gpus(host, info, at);
+            }
             (Origin::Host(host), Event::LinkChanged { .. }) => {
                 if let Some(state) = known.hosts.get(host) {
                     self.look_at_link(host, state, at);

@@ -359,6 +359,37 @@ fn alerts_of_a_gpu_or_slice_that_is_gone_end_and_say_so() {
 }
 
 #[test]
+fn xid_errors_end_with_the_boot_of_their_host() {
+    let mut script = Script::new();
+    let described = |boot: &str, gpus: u32| {
+        let gpu_absence = (gpus == 0)
+            .then(|| GpuAbsence { reason: GpuAbsenceReason::DriverNotLoaded, detail: String::new() });
+        let info = HostInfo { boot_id: boot.to_owned(), gpu_absence, ..info(gpus) };
+        Event::HostDescribed { info: Arc::new(info) }
+    };
+    let xid = Event::GpuHappened {
+        event: GpuEvent {
+            index: 0,
+            uuid: "GPU-0".into(),
+            what: Happening::Xid { xid: 79 },
+            count: 1,
+            t: None,
+        },
+    };
+    let active = |script: &Script| script.world.alerts.active().count();
+    script.host(described("b", 1));
+    script.host(xid.clone());
+    script.host(described("b", 1));
+    assert_eq!(active(&script), 1, "only the link was lost");
+    // the driver is not loaded yet
+    script.host(described("c", 0));
+    assert_eq!(active(&script), 0);
+    script.host(xid);
+    script.host(described("c", 1));
+    assert_eq!(active(&script), 1, "it is of this boot");
+}
+
+#[test]
 fn alerts_stay_with_their_gpu_when_another_falls_off_the_bus() {
     let mut script = Script::new();
     script.host(Event::HostDescribed { info: Arc::new(info(2)) });

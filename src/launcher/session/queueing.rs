@@ -11,7 +11,7 @@ use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launcher::inventory::HostFacts;
-use crate::launcher::place;
+use crate::launcher::place_words;
 use crate::launcher::random::run_id;
 use crate::launcher::readiness::{Gathered, gather};
 use crate::launcher::waiting::{PendingLaunch, QueueTicket};
@@ -114,7 +114,7 @@ impl Session {
     fn lost_words(&self, pending: &PendingLaunch) -> Option<String> {
         let lost = pending.lost_words()?;
         Some(match gather(&pending.request, &self.cluster_view()) {
-            Gathered::Ready(facts) => format!("{lost}; free now: {}", place::inventory(&facts)),
+            Gathered::Ready(facts) => format!("{lost}; free now: {}", place_words::inventory(&facts)),
             Gathered::Wait(_) | Gathered::Unsatisfiable(_) => lost,
         })
     }

@@ -16,6 +16,7 @@ use crate::tui::core::words::{clock_time, date};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{age, span};
 use crate::tui::screens::cluster::view::mark_selected;
+use crate::tui::screens::faults::is_open;
 use crate::tui::screens::view::title::{self, plural};
 
 /// Columns of the place at least and at most.
@@ -33,7 +34,7 @@ enum Shown<'a> {
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
     let rows = rows(model);
-    let active = model.world.alerts.active().count();
+    let active = model.world.alerts.active().filter(|alert| is_open(model, alert)).count();
     let dim = canvas.theme.dim;
     let head = format!("{} {}, {active} active", rows.len(), plural(rows.len(), "event"));
     let x = canvas.text(1, 1, canvas.width() - 2, &head, dim);
@@ -97,12 +98,13 @@ fn time(model: &Model, canvas: &mut Canvas<'_>, x: u16, y: u16, at: crate::domai
     x + 9
 }
 
-fn mark(canvas: &Canvas<'_>, alert: &Alert) -> (&'static str, Style) {
+/// `is_open`: whether it goes on and was not acknowledged.
+fn mark(canvas: &Canvas<'_>, alert: &Alert, is_open: bool) -> (&'static str, Style) {
     let style = match alert.severity {
         Severity::Act => canvas.theme.bad,
         Severity::Look => canvas.theme.warn,
     };
-    match alert.is_active() {
+    match is_open {
         true => ("▲", style),
         false if alert.is_moment() => ("◆", style),
         false => ("✔", canvas.theme.dim),
@@ -119,7 +121,8 @@ fn alert_line(
 ) {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let now = model.moment();
-    let (glyph, style) = mark(canvas, alert);
+    let is_open = is_open(model, alert);
+    let (glyph, style) = mark(canvas, alert, is_open);
     let x = time(model, canvas, x, y, alert.since);
     let x = canvas.text(x, y, 1, glyph, style) + 1;
     let words = alert.place.to_string();
@@ -134,6 +137,7 @@ fn alert_line(
         }
     };
     let length = match alert.until {
+        None if !is_open => "acknowledged".to_owned(),
         None => format!("for {}", age(now, alert.since)),
         Some(_) if alert.is_moment() => format!("{} ago", span(now, alert.since)),
         Some(until) => format!("over after {}", age(until, alert.since)),
@@ -143,7 +147,7 @@ fn alert_line(
     let length = if room >= width(&length) + 24 { length } else { String::new() };
     let room = room.saturating_sub(if length.is_empty() { 0 } else { width(&length) + 2 });
     let words = sanitize(&alert.words);
-    canvas.text(x, y, room, &words, if alert.is_active() { style } else { dim });
+    canvas.text(x, y, room, &words, if is_open { style } else { dim });
     canvas.text(end.saturating_sub(width(&length)), y, width(&length), &length, dim);
 }
 
@@ -200,7 +204,7 @@ fn pane(model: &Model, canvas: &mut Canvas<'_>, (x, band): (u16, Band), known: &
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let w = canvas.width().saturating_sub(x);
     canvas.text(x, band.y, w, &"─".repeat(usize::from(w)), dim);
-    let active = alerts.iter().filter(|alert| alert.is_active()).count();
+    let active = alerts.iter().filter(|alert| is_open(model, alert)).count();
     let hidden = alerts.len().saturating_sub(usize::from(band.h.saturating_sub(1)));
     let more = if hidden > 0 { format!(" · {hidden} more: E") } else { String::new() };
     let head = [(" events".to_owned(), text), (format!("   {active} active{more} "), dim)];

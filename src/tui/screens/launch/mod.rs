@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use tui_input::Input;
 
-use crate::domain::ids::{HostId, RunId};
+use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::options::RunOptions;
-use crate::domain::run::{JobKind, Slot};
+use crate::domain::run::{JobKind, Placement, Slot};
 use crate::launch::error::LaunchError;
 use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
@@ -231,8 +231,18 @@ impl LaunchForm {
             {
                 format!("{workdir} · the folder of sync")
             }
+            (_, Field::Gpus) if self.takes_slices() => {
+                "on hosts with MIG slices each rank sees its own alone; or 2 for each rank".to_owned()
+            }
             _ => field.hint().to_owned(),
         }
+    }
+
+    /// Whether ranks of the preview are on MIG slices.
+    fn takes_slices(&self) -> bool {
+        let plan = self.plan.as_ref().and_then(|plan| plan.as_ref().ok());
+        let placements = plan.iter().flat_map(|plan| &plan.spec.placements);
+        placements.flat_map(Placement::gpus).any(GpuUuid::is_slice)
     }
 
     /// What the user should know about the launch, a sentence each.

@@ -15,6 +15,7 @@ use crate::tui::core::layout::{self, tabs};
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
+use crate::tui::screens::faults::is_open;
 use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
 
 /// Draws the title line.
@@ -225,9 +226,10 @@ fn facts(model: &Model, theme: &Theme, columns: u16) -> Vec<Fact> {
     facts
 }
 
-/// `▲ 2 alerts (E)`: how many go on.
+/// `▲ 2 alerts (E)`: how many go on and were not acknowledged.
 pub(in crate::tui::screens) fn alerts_words(model: &Model, theme: &Theme) -> Option<(String, Style)> {
-    let active: Vec<Severity> = model.world.alerts.active().map(|alert| alert.severity).collect();
+    let open = model.world.alerts.active().filter(|alert| is_open(model, alert));
+    let active: Vec<Severity> = open.map(|alert| alert.severity).collect();
     let worst = active.iter().max()?;
     let style = if *worst == Severity::Act { theme.bad } else { theme.warn };
     let key = if model.ui.screen == Screen::Launch { "" } else { " (E)" };

@@ -20,7 +20,7 @@ use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{mean_util, memory, name_width, span};
 use crate::tui::screens::cluster::view::rank_words::{lease_words, rank_words};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
-use crate::tui::screens::faults::faults;
+use crate::tui::screens::faults::{OFF_BUS, faults};
 use crate::tui::screens::run::view::clock_length;
 use crate::tui::screens::usage::{GpuUse, memory_share};
 use crate::tui::screens::view::gpu_words::{
@@ -481,6 +481,10 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     }
     let faults = faults(row.model, row.state, row.gpu, sample);
     let (text, style) = match (row.holder, idle_us(row.state, row.place)) {
+        // acknowledged: it is no news any more, and not well either
+        _ if faults.is_empty() && row.state.is_off_bus(row.gpu, row.model.moment()) => {
+            (OFF_BUS.to_owned(), canvas.theme.dim)
+        }
         (_, Some(idle)) if faults.is_empty() => {
             (format!("idle {}", clock_length(idle.unsigned_abs())), canvas.theme.warn)
         }

@@ -6,6 +6,7 @@ use crate::domain::gpu::mig::MigInstance;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::units;
 use crate::tui::core::words::wrap;
+use crate::tui::screens::faults::OFF_BUS;
 use crate::tui::screens::view::gpu_words::{power, reading};
 use crate::tui::screens::view::title::plural;
 use unicode_width::UnicodeWidthStr;
@@ -13,9 +14,17 @@ use unicode_width::UnicodeWidthStr;
 /// Columns of the group's name and the blanks behind it.
 const INDENT: usize = 10;
 
-/// What is wrong with it, `ok` where it tells and nothing is; none of a MIG slice.
-pub(super) fn health(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: usize) -> Vec<String> {
+/// What is wrong with it, `off bus` where that was acknowledged, `ok` where it tells and nothing is; none of a MIG slice.
+pub(super) fn health(
+    info: &GpuInfo,
+    gpu: &GpuSample,
+    (faults, is_off_bus): (&[Fault], bool),
+    width: usize,
+) -> Vec<String> {
     let mut parts: Vec<String> = faults.iter().map(|fault| fault.words.clone()).collect();
+    if parts.is_empty() && is_off_bus {
+        parts.push(OFF_BUS.to_owned());
+    }
     if parts.is_empty() && gpu.throttle.value().is_some() && !info.is_slice() {
         parts.push("ok".to_owned());
     }

@@ -127,7 +127,7 @@ fn facts(
             if let Some((info, gpu)) = info.zip(last.or(sample.gpus.get(place))) {
                 let width = usize::from(canvas.width()) - 3;
                 let faults = faults(model, state, info, gpu);
-                let mut health = gpu::health(info, gpu, &faults, width);
+                let mut health = gpu::health(info, gpu, (&faults, state.is_off_bus(info, now)), width);
                 // what was fine before it fell silent is no news
                 health.retain(|_| silent.is_none() || !faults.is_empty());
                 // first, for in a short pane the last ones have no room
