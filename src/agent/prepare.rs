@@ -198,6 +198,11 @@ pub(super) fn forget(config: &AgentConfig, spec: &HostRun) {
 fn on(host: &HostId, error: &ProgramError) -> String {
     let text = error.to_string();
     match text.split_once(" (PATH=") {
+        // which need not be on the search path of what no shell starts
+        Some((what, path)) if what == "command 'conda' not found" => format!(
+            "{what} on {host} (PATH={path}: name the environment by --conda NAME, which finds conda below the home folder \
+             too"
+        ),
         Some((what, path)) => format!("{what} on {host} (PATH={path}"),
         None => format!("{text} on {host}"),
     }
@@ -404,6 +409,9 @@ mod tests {
         let missing = reason(&["xyz"], &[("PATH", "/bin")]);
         assert_eq!(missing.rank, Some(Rank(4)));
         assert_eq!(missing.reason, "command 'xyz' not found on gpu-b (PATH=/bin)");
+        let conda = reason(&["conda", "run", "-n", "x", "./a"], &[("PATH", "/bin")]).reason;
+        assert!(conda.starts_with("command 'conda' not found on gpu-b (PATH=/bin): name the"), "{conda}");
+        assert!(conda.contains("by --conda NAME"), "{conda}");
         assert_eq!(reason(&["/x/y"], &[]).reason, "exec /x/y: no such file or directory on gpu-b");
         assert_eq!(reason(&[], &[]).reason, "the command is empty");
         assert!(reason(&["hvtui", "a\0b"], &[]).reason.contains("NUL"));

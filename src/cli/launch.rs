@@ -366,10 +366,15 @@ pub(super) fn read(
         host_names::resolve(&mut request.place, &file.hosts);
         request
     };
+    let folder = line.as_ref().and_then(|line| line.workdir.clone());
+    let folder = folder.filter(|folder| args.workdir.is_some() && request.workdir.as_ref() != Some(folder));
     let passed_over = line.and_then(|line| line_place::passed_over(&resolved(&line), &resolved(&request)));
     request.remarks.extend(passed_over.map(|words| {
         let option = place_option(args);
         format!("`{option}` counts before the line's {words}: leave it out to take those of the line.")
+    }));
+    request.remarks.extend(folder.map(|folder| {
+        format!("`--workdir` counts before the line's folder {folder}: leave it out to start there.")
     }));
     Ok(request)
 }
@@ -681,7 +686,7 @@ mod tests {
         let asked_anyway = ask("hvtui run --delegate -- torchrun --npoc_per_node=3 ddp.py").unwrap();
         assert_eq!(asked_anyway.options.delegate.unwrap().options, ["--npoc_per_node=3"]);
         let said = refused("hvtui run 'make && python t.py'");
-        assert!(said.contains("`hvtui run -- sh -c 'make && python t.py'`"), "{said}");
+        assert!(said.contains("`-- sh -c 'make && python t.py'` in its place"), "{said}");
         let said = refused("hvtui run -- hvtui run -np 2 -- python3 t.py");
         assert!(said.contains("write `python3 t.py` alone"), "{said}");
         let dir = tempfile::tempdir().unwrap();
@@ -705,6 +710,8 @@ mod tests {
             "options count before it"
         );
         assert_eq!(asked.options.environment.conda.as_deref(), Some("z"));
+        let told = "`--workdir` counts before the line's folder ~/x: leave it out to start there.";
+        assert!(asked.remarks.iter().any(|remark| remark == told), "{:?}", asked.remarks);
         let asked = ask("hvtui run '# note\npython t.py'").unwrap();
         assert_eq!(asked.command, ["python", "t.py"]);
     }

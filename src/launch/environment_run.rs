@@ -1,5 +1,5 @@
-//! Programs that start what stands behind their `run` in an environment: `uv run …`, `conda run -n x …`. Pure; must not know
-//! any launcher.
+//! Programs that start what stands behind them: in an environment, as `uv run …` and `conda run -n x …`, or with other limits
+//! and priorities, as `nice …` and `timeout 1h …`. Pure; must not know any launcher.
 
 use super::{environment, names};
 use crate::domain::environment::NONE;
@@ -39,8 +39,52 @@ const WITH_VALUE: [&str; 27] = [
     "--environment",
 ];
 
-/// Where the program stands that such a command starts; `None` where it is another command.
+/// Programs that change how what stands behind them runs: each with its options that take the next word, and how many other
+/// words stand before what it starts.
+const WRAPPERS: [(&str, &str, usize); 7] = [
+    ("nice", "-n --adjustment", 0),
+    ("ionice", "-c --class -n --classdata", 0),
+    ("timeout", "-s --signal -k --kill-after", 1),
+    ("numactl", "-i --interleave -p --preferred -m --membind -N --cpunodebind -C --physcpubind", 0),
+    ("taskset", "", 1),
+    ("stdbuf", "-i --input -o --output -e --error", 0),
+    ("chrt", "-T --sched-runtime -P --sched-period -D --sched-deadline", 1),
+];
+
+/// Where the program stands that such a command starts in the end; `None` where it is another command.
 pub fn inner<S: AsRef<str>>(words: &[S]) -> Option<usize> {
+    let mut at = started(words)?;
+    while let Some(next) = started(&words[at..]) {
+        at += next;
+    }
+    Some(at)
+}
+
+/// Whether one of these words is a program that sets up an environment.
+pub fn sets_up<S: AsRef<str>>(before: &[S]) -> bool {
+    before.iter().any(|word| PROGRAMS.contains(&base(word.as_ref())))
+}
+
+fn started<S: AsRef<str>>(words: &[S]) -> Option<usize> {
+    wrapped(words).or_else(|| run(words))
+}
+
+/// What `nice`, `timeout` and the like start.
+fn wrapped<S: AsRef<str>>(words: &[S]) -> Option<usize> {
+    let text = |at: usize| words.get(at).map(S::as_ref);
+    let program = base(text(0)?);
+    let (_, with_value, others) = WRAPPERS.iter().find(|(name, ..)| *name == program)?;
+    let mut at = 1;
+    while text(at)?.starts_with('-') {
+        let takes = with_value.split(' ').any(|option| Some(option) == text(at));
+        at += 1 + usize::from(takes);
+    }
+    at += others;
+    text(at).map(|_| at)
+}
+
+/// What stands behind the `run` of an environment's program.
+fn run<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     let text = |at: usize| words.get(at).map(S::as_ref);
     if !PROGRAMS.contains(&base(text(0)?)) || text(1)? != "run" {
         return None;
@@ -114,10 +158,25 @@ mod tests {
             ("uv run --with torch --frozen -- python t.py", "python t.py"),
             ("/opt/conda/bin/conda run -n x --no-capture-output python t.py", "python t.py"),
             ("micromamba run --name=x ./a", "./a"),
+            ("nice -n 10 python t.py", "python t.py"),
+            ("nice uv run timeout -k 5 1h python t.py", "python t.py"),
+            ("taskset -c 0-3 ./a b", "./a b"),
+            ("numactl -N 0 --membind=0 ./a", "./a"),
+            ("/usr/bin/stdbuf -oL -e 0 ./a", "./a"),
+            ("ionice -c 3 chrt -f 10 ./a", "./a"),
         ] {
             assert_eq!(started(line).as_deref(), Some(program), "{line}");
         }
-        for line in ["uv", "uv run", "uv sync", "conda run -n", "conda run -n x", "python uv run x"] {
+        for line in [
+            "uv",
+            "uv run",
+            "uv sync",
+            "conda run -n",
+            "conda run -n x",
+            "python uv run x",
+            "timeout 5",
+            "nice",
+        ] {
             assert_eq!(started(line), None, "{line}");
         }
     }

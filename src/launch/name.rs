@@ -1,5 +1,7 @@
 //! What can be told from a command: how it is started, and a name for people.
 
+use std::path::Path;
+
 use super::environment_run;
 use crate::domain::python::{Runs, runs};
 use crate::domain::run::JobKind;
@@ -18,8 +20,17 @@ pub fn kind_of(command: &[String]) -> JobKind {
 }
 
 /// The word of a command that tells it from others: `digits` of `hvtui train digits`, `train.py` of
-/// `python -u src/train.py`, else the program's own name. Of `uv run …` and the like it is that of what they start.
+/// `python -u src/train.py`, else the program's own name. Of `uv run …`, `nice …`, `sudo …` and the like it is that of what they
+/// start.
 pub fn name_of(command: &[String]) -> String {
+    let command = match command {
+        [sudo, rest @ ..]
+            if base(sudo) == "sudo" && rest.first().is_some_and(|word| !word.starts_with('-')) =>
+        {
+            rest
+        }
+        command => command,
+    };
     let command = environment_run::inner(command).map_or(command, |at| &command[at..]);
     let program = command.first().map_or("", String::as_str);
     let mut words = command.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-'));
@@ -27,7 +38,8 @@ pub fn name_of(command: &[String]) -> String {
         "hvtui" => words.nth(1),
         python if is_python(python) => runs(command.iter().skip(1).map(String::as_str))
             .map(|(Runs::Module(name, _) | Runs::Script(name))| name)
-            .filter(|word| !word.contains(char::is_whitespace)),
+            .filter(|word| is_script(word) || !word.contains(char::is_whitespace)),
+        "accelerate" | "accelerate-launch" | "deepspeed" => words.find(|word| is_script(word)),
         // the text of `sh -c` and `perl -e` is no name
         interpreter if is_interpreter(interpreter) => {
             let before = command.iter().skip(1).take_while(|word| word.starts_with('-')).last();
@@ -38,6 +50,11 @@ pub fn name_of(command: &[String]) -> String {
     };
     let name = base(telling.unwrap_or(program));
     middle_cut(sanitize(name).trim(), NAME_WIDTH)
+}
+
+/// Whether a word is the path of a Python script.
+fn is_script(word: &str) -> bool {
+    Path::new(word).extension().is_some_and(|end| end == "py")
 }
 
 /// The last part of a path.
@@ -98,6 +115,13 @@ mod tests {
             ("uv run --with torch t.py", "t.py"),
             ("conda run -n x --no-capture-output python t.py", "t.py"),
             ("poetry run python -m pkg.train", "pkg.train"),
+            ("python3 'my train (v2).py'", "my train (v2).py"),
+            ("nice -n 5 python src/t.py", "t.py"),
+            ("timeout 1h uv run t.py", "t.py"),
+            ("sudo stdbuf -oL python3 t.py", "t.py"),
+            ("sudo -E python3 t.py", "sudo"),
+            ("accelerate launch --num_processes 2 src/t.py --lr 1", "t.py"),
+            ("accelerate config", "accelerate"),
             ("uv sync", "uv"),
             ("uv run", "uv"),
             ("sleep 5", "sleep"),

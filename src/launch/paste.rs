@@ -7,6 +7,7 @@ use crate::launch::name::base;
 use crate::launch::setup;
 use crate::launch::words::{Caret, Line, Word, quote};
 
+mod batch;
 mod common;
 mod docker;
 mod draft;
@@ -41,6 +42,9 @@ const DEEPSPEED: &str = "deepspeed";
 /// # Errors
 /// A caret under what the launcher would have refused or misunderstood.
 pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
+    if !line.batch.is_empty() {
+        return batch::read(line);
+    }
     let read = read_command(line)?;
     if line.ending.is_empty() {
         return Ok(read);
@@ -83,11 +87,11 @@ fn read_command(line: &Line) -> Result<Option<Pasted>, Caret> {
     if let Some(inside) = shell(&mut draft, at)? {
         return Ok(Some(inside));
     }
-    if let Some(wrapped) = wrapped(&mut draft, at)? {
-        return Ok(Some(wrapped));
-    }
     if let Some(inside) = prefix::read(&mut draft, at)? {
         return Ok(Some(inside));
+    }
+    if let Some(wrapped) = wrapped(&mut draft, at)? {
+        return Ok(Some(wrapped));
     }
     if at == 0 && line.before.is_empty() {
         return Ok(None);
@@ -206,14 +210,14 @@ fn container(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
     Ok(true)
 }
 
-/// What stands before the program: a prompt, variables, `env`, `nohup`, `setsid`, `time`. Returns the program's place;
+/// What stands before the program: a prompt, variables, `env`, `exec`, `nohup`, `setsid`, `time`. Returns the program's place;
 /// `None` for a line without words.
 fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
     let words: &[Word] = &draft.line.words;
     let mut at = 0;
     while let Some(word) = words.get(at) {
-        if word.text == "$" {
-            draft.remark("The prompt `$` before the command is left out.");
+        if matches!(word.text.as_str(), "$" | "!") {
+            draft.remark(format!("The prompt `{}` before the command is left out.", word.text));
             at += 1;
             continue;
         }
@@ -234,7 +238,12 @@ fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
             .any(|next| !next.text.starts_with('-') && assignment(&next.text).is_none());
         match base(&word.text) {
             _ if !followed => break,
+            "env" if keeps_env(words, at) => break,
             "env" => at = env_options(draft, at + 1)?,
+            "exec" if !words[at + 1].text.starts_with('-') => {
+                draft.remark("`exec` is left out: ranks are started without a shell.");
+                at += 1;
+            }
             name @ ("nohup" | "setsid") => {
                 draft.remark(format!("`{name}` is left out: a run goes on without this terminal."));
                 at += 1;
@@ -257,6 +266,25 @@ fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
     Ok((!words.is_empty()).then_some(at))
 }
 
+/// Whether `env` itself is started for each rank: one that takes variables away (`env -u X`) from what is no launcher.
+fn keeps_env(words: &[Word], env: usize) -> bool {
+    const STARTERS: [&str; 9] = [
+        "accelerate",
+        "accelerate-launch",
+        "bash",
+        "deepspeed",
+        "docker",
+        "nvidia-docker",
+        "podman",
+        "sh",
+        "sudo",
+    ];
+    let starts_ranks = |at: usize| starts(words, at) || STARTERS.contains(&base(&words[at].text));
+    let option = words.get(env + 1).map_or("", |word| word.text.as_str());
+    let takes_away = option == "--unset" || option.starts_with("--unset=") || option.starts_with("-u");
+    takes_away && !(env + 1..words.len()).any(starts_ranks)
+}
+
 /// The options of `env`; returns what follows them.
 fn env_options(draft: &mut Draft<'_>, mut at: usize) -> Result<usize, Caret> {
     while let Some(word) = draft.line.words.get(at).filter(|word| word.text.starts_with('-')) {
@@ -272,6 +300,9 @@ fn env_options(draft: &mut Draft<'_>, mut at: usize) -> Result<usize, Caret> {
         match (name, value) {
             ("--", _) => break,
             ("-C" | "--chdir", Some(folder)) => draft.pasted.workdir = Some(folder),
+            ("-" | "-i" | "--ignore-environment", _) => draft.remark(format!(
+                "`env {name}` is left out: ranks have no variable of this shell but those that the line names."
+            )),
             (_, value) => {
                 let value = value.map(|value| format!(" {}", quote(&value))).unwrap_or_default();
                 draft.pasted.not_understood.push(format!("env {name}{value}"));
@@ -289,7 +320,7 @@ fn assignment(word: &str) -> Option<(&str, usize)> {
     named.then_some((key, key.len() + 1))
 }
 
-/// A launcher behind another program, such as `sudo horovodrun` or `timeout 60 mpirun`: the line is not for
+/// A launcher behind another program, such as `sudo horovodrun` or `strace -f mpirun`: the line is not for
 /// slots, and what stands before the launcher has no meaning here.
 fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     const WRAPPERS: [&str; 13] = [

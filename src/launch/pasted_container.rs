@@ -1,10 +1,9 @@
 //! What a pasted `docker run` means here: image, volumes, user and GPUs are kept, what is unsafe or has no meaning is left
 //! out and said. Pure.
 
-use super::container::volume;
 use super::names;
 use super::paste::{Container, Pasted};
-use crate::domain::container::ContainerOptions;
+use crate::domain::container::{ContainerOptions, Volume};
 
 /// The meaning of a `docker run` for ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -147,9 +146,9 @@ impl Meaning {
         if !self.may_mount(&format!("-v {text}"), source, target) {
             return;
         }
-        match volume(text) {
+        match text.parse::<Volume>() {
             Ok(volume) => self.options.volumes.push(volume),
-            Err(fault) => self.say(format!("`{fault}`: it is left out.")),
+            Err(fault) => self.say(format!("`-v {text}` is left out: it {fault}.")),
         }
     }
 
@@ -286,7 +285,7 @@ mod tests {
         let begins = [
             "`-v ~/.ssh:~/.ssh` is left out: what runs",
             "`-v /var/run/docker.sock:/var/run/docker.sock` is left out: a process",
-            "`-v x:y: it must have",
+            "`-v x:y` is left out: it must have",
             "`--network bridge` is left out",
             "`-i` is left out: ranks have no terminal",
             "`-t` is left out",

@@ -39,8 +39,7 @@ pub fn request(
         ours.map(|(key, _)| format!("`{key}` is left out: hvtui carries mpirun's orders to the hosts.")),
     );
     env.retain(|name, _| !name.strip_prefix("OMPI_MCA_").is_some_and(is_ours));
-    // What hvtui sets for each rank the line need not set, and must not.
-    env.retain(|name, _| names::env_fault(name).is_none());
+    let not_set = not_set(pasted, &mut env);
     let mut options = RunOptions {
         interface: Some(pasted.interfaces.join(",")).filter(|list| !list.is_empty()),
         start_timeout_s: pasted.start_timeout_s,
@@ -70,6 +69,7 @@ pub fn request(
             // the line's own launcher does it
             options.max_restarts = 0;
             remarks.retain(|remark| holds_delegated(pasted, remark));
+            remarks.extend(other_nodes(pasted));
             let (place, slots) = one_process(pasted, &hosts);
             options.gpus_per_rank = slots;
             (JobKind::Plain, pasted.argv.clone(), place)
@@ -99,6 +99,7 @@ pub fn request(
         }
     };
     remarks.extend(pasted.left_out.iter().cloned());
+    remarks.extend(not_set);
     LaunchRequest {
         code: None,
         since: None,
@@ -143,6 +144,32 @@ fn env(
         env.insert("HOROVOD_TIMELINE".to_owned(), timeline.clone());
     }
     env
+}
+
+/// Takes away what hvtui sets for each rank, which the line need not set and must not; what is to be known of that.
+fn not_set(pasted: &Pasted, env: &mut BTreeMap<String, String>) -> Option<String> {
+    let mut shown = Vec::new();
+    env.retain(|name, _| {
+        let is_kept = names::env_fault(name).is_none();
+        if names::RESERVED_ENV.contains(&name.as_str()) {
+            let value = pasted.env.iter().find(|(one, _)| one == name && !name.starts_with("HVTUI_"));
+            shown
+                .push(value.map_or_else(|| format!("`{name}`"), |(name, value)| format!("`{name}={value}`")));
+        }
+        is_kept
+    });
+    let (have, them) = if shown.len() == 1 { ("has", "it") } else { ("have", "them") };
+    (!shown.is_empty())
+        .then(|| format!("{} of the line {have} no effect: hvtui sets {them} itself.", shown.join(", ")))
+}
+
+/// That a line of torchrun on one host starts nothing on the others which it means.
+fn other_nodes(pasted: &Pasted) -> Option<String> {
+    let is_elastic = pasted.not_understood.iter().any(|option| option.starts_with("--nnodes"));
+    let has_others = is_elastic || pasted.nodes.is_some_and(|nodes| nodes > 1);
+    (has_others && pasted.kind == JobKind::Torch).then(|| {
+        "the line is started on one host: the other nodes of `--nnodes` are not started, and its ranks wait for them.".to_owned()
+    })
 }
 
 /// Whether a remark holds where the line's own launcher is started as one process: what hvtui does in the place of an option

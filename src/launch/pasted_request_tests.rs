@@ -62,6 +62,25 @@ fn a_line_that_is_not_understood_is_one_process_with_the_slots_of_its_first_host
 }
 
 #[test]
+fn variables_that_hvtui_sets_are_told() {
+    for line in [
+        "MASTER_PORT=29500 python3 t.py",
+        "export MASTER_PORT=29500; python3 t.py",
+        "env MASTER_PORT=29500 torchrun --nproc_per_node=2 t.py",
+        "mpirun -np 2 -x MASTER_PORT=29500 python3 t.py",
+        "MASTER_PORT=29500 sudo torchrun --nproc_per_node=2 t.py",
+    ] {
+        let asked = asked(line);
+        let told = "`MASTER_PORT=29500` of the line has no effect: hvtui sets it itself.";
+        let count = asked.remarks.iter().filter(|remark| *remark == told).count();
+        assert_eq!((count, asked.env.contains_key("MASTER_PORT")), (1, false), "{line}: {:?}", asked.remarks);
+    }
+    let two = asked("RANK=0 WORLD_SIZE=4 A=1 python3 t.py");
+    assert_eq!(two.remarks, ["`RANK=0`, `WORLD_SIZE=4` of the line have no effect: hvtui sets them itself."]);
+    assert!(asked("A=1 python3 t.py").remarks.is_empty());
+}
+
+#[test]
 fn a_line_that_hides_each_gpu_names_no_slots() {
     let hides = |line: &str| {
         let asked = asked(line);
@@ -127,6 +146,9 @@ fn a_torchrun_line_that_its_own_launcher_executes_takes_the_slots_of_its_workers
         assert_eq!((asked.single, asked.place), (true, PlacementSpec::Count(Some(1))), "{line}");
         assert_eq!(asked.options.gpus_per_rank, 2, "{line}");
     }
+    let waits = |line: &str| asked(line).remarks.iter().any(|remark| remark.contains("are not started"));
+    assert!(waits(elastic) && waits("sudo torchrun --nnodes=2 --nproc_per_node=2 t.py"));
+    assert!(!waits("sudo torchrun --nproc_per_node=2 t.py") && !waits("torchrun --nnodes=2 t.py"));
     let said = asked(elastic).remarks;
     assert!(said.iter().all(|remark| !remark.contains("has no effect")), "{said:?}");
     assert!(said[0].starts_with("not understood: --nnodes"), "{said:?}");

@@ -9,7 +9,11 @@ pub(super) fn len(line: &str) -> usize {
     while let Some(len) = environment(&line[at..]) {
         at += len;
     }
-    match mark(&line[at..]).or_else(|| bracketed(&line[at..])).or_else(|| at_host(&line[at..])) {
+    match mark(&line[at..])
+        .or_else(|| of_a_cell(&line[at..]))
+        .or_else(|| bracketed(&line[at..]))
+        .or_else(|| at_host(&line[at..]))
+    {
         Some(len) => at + len + blanks(&line[at + len..]),
         None => 0,
     }
@@ -34,6 +38,16 @@ fn blanks(text: &str) -> usize {
 fn mark(text: &str) -> Option<usize> {
     let mark = text.chars().next().filter(|c| "$%❯".contains(*c))?.len_utf8();
     text[mark..].starts_with(char::is_whitespace).then_some(mark)
+}
+
+/// The `!` of a notebook's cell, and the `1. ` of a list.
+fn of_a_cell(text: &str) -> Option<usize> {
+    if let Some(command) = text.strip_prefix('!') {
+        let begins = |c: char| c.is_ascii_alphanumeric() || "./~_".contains(c);
+        return command.trim_start_matches([' ', '\t']).starts_with(begins).then_some(1);
+    }
+    let digits = text.chars().take_while(char::is_ascii_digit).count();
+    (digits > 0 && text[digits..].starts_with(". ")).then_some(digits + 1)
 }
 
 /// `(base) `.
@@ -108,6 +122,9 @@ mod tests {
             ("me@mac proj % python x", "python x"),
             ("me@mac % python x", "python x"),
             ("me@gpu-a$ python x", "python x"),
+            ("!torchrun x", "torchrun x"),
+            ("! ./x", "./x"),
+            ("1. torchrun x", "torchrun x"),
         ] {
             assert_eq!(&line[len(line)..], command, "{line}");
         }
@@ -126,6 +143,9 @@ mod tests {
             "# note",
             "[ -f x ] && y",
             "50% x",
+            "!= x",
+            "1.5 x",
+            "1.",
             "me@h:x=1# y",
             "",
         ] {

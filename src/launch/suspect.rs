@@ -1,6 +1,9 @@
 //! Notices a script that is started with the wrong kind: one that uses Horovod under `plain` trains once a
-//! rank, each alone. Looks at the text of a Python script; must not read files nor know how kinds work.
+//! rank, each alone. Looks at the text of a script of Python or a shell; must not read files nor know how kinds work.
 
+use super::environment_run;
+use super::name::base;
+use super::paste;
 use crate::domain::run::JobKind;
 
 mod python;
@@ -55,6 +58,37 @@ pub fn suspect(
         kind.name(),
         first.kind.name(),
     ))
+}
+
+/// A warning where a shell script, of which `script` is the text, starts a launcher of ranks: each of several ranks would.
+pub fn starts_ranks(script: &str, path: &str) -> Option<String> {
+    let code = script.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let launcher = code.flat_map(|line| line.split([';', '&', '|', '(', '`'])).find_map(launcher)?;
+    Some(format!(
+        "{} starts `{launcher}`, which starts ranks itself, and each rank would start all of them: launch the line of \
+         `{launcher}` here, or ask for 1 rank (`-np 1`)",
+        base(path)
+    ))
+}
+
+/// The launcher of ranks that a command of a shell script starts.
+fn launcher(command: &str) -> Option<&str> {
+    const BEFORE: [&str; 12] =
+        ["!", "do", "else", "elif", "env", "exec", "if", "nohup", "setsid", "sudo", "then", "time"];
+    let is_before = |word: &&str| BEFORE.contains(word) || word.contains('=');
+    let words: Vec<&str> = command.split_whitespace().skip_while(is_before).collect();
+    let words = &words[environment_run::inner(&words).unwrap_or(0)..];
+    let (program, rest) = words.split_first()?;
+    let name = base(program);
+    let is_launcher = match name {
+        "accelerate" => rest.first() == Some(&"launch"),
+        "deepspeed" | "accelerate-launch" | "composer" => true,
+        name if name.starts_with("python") => {
+            return rest.iter().find(|word| word.starts_with("torch.distributed.")).copied();
+        }
+        name => paste::is_launcher(name),
+    };
+    is_launcher.then_some(name)
 }
 
 /// The script's name, for people.

@@ -40,6 +40,31 @@ fn a_script_that_starts_its_ranks_itself_is_one_rank() {
 }
 
 #[test]
+fn a_shell_script_that_starts_a_launcher_is_told() {
+    for (script, launcher) in [
+        ("#!/bin/bash\nset -e\nA=1 torchrun --nproc_per_node=2 t.py\n", "torchrun"),
+        ("cd x && mpirun.openmpi -np 2 ./a", "mpirun.openmpi"),
+        ("if true; then\n  exec horovodrun -np 2 python t.py\nfi\n", "horovodrun"),
+        ("accelerate launch t.py", "accelerate"),
+        ("deepspeed t.py", "deepspeed"),
+        ("srun ./a", "srun"),
+        ("python3 -m torch.distributed.run t.py", "torch.distributed.run"),
+        ("timeout 1h uv run torchrun t.py", "torchrun"),
+    ] {
+        let said = starts_ranks(script, "./train.sh").unwrap_or_default();
+        assert!(
+            said.starts_with(&format!("train.sh starts `{launcher}`, which starts ranks")),
+            "{script}: {said}"
+        );
+    }
+    for script in
+        ["# torchrun t.py", "python3 t.py", "echo torchrun", "accelerate config", "pip install deepspeed", ""]
+    {
+        assert_eq!(starts_ranks(script, "train.sh"), None, "{script}");
+    }
+}
+
+#[test]
 fn a_script_tells_its_kind() {
     for (text, kind) in [
         (HOROVOD, Some(JobKind::Horovod)),

@@ -11,6 +11,11 @@ use super::prompt;
 use super::setup::{self, Does, Step};
 use crate::domain::text::sanitize;
 
+/// What stands behind the `$` of the current folder.
+const HERE: [&str; 3] = ["PWD", "{PWD}", "(pwd)"];
+/// What makes a comment one for sbatch.
+const BATCH: &str = "SBATCH";
+
 /// The most columns of a line that an error shows.
 const EXCERPT: usize = 100;
 
@@ -114,14 +119,16 @@ pub struct Line {
     pub before: Vec<Step>,
     /// What stands behind its command and is left out.
     pub ending: Ending,
+    /// The words of the `#SBATCH` lines before its first command.
+    pub batch: Vec<Word>,
 }
 
 impl Line {
     /// Reads a line that was typed, or a note of several lines: one command, perhaps with others before it that only
     /// prepare a shell for it. Prompts that were copied along and what sends its output elsewhere are left out.
     pub fn typed(text: &str) -> Result<Self, Caret> {
-        let Split { words, before, ending } = Splitter::of(text, true).run()?;
-        Ok(Self { text: text.to_owned(), words, before, ending })
+        let Split { words, before, ending, batch } = Splitter::of(text, true).run()?;
+        Ok(Self { text: text.to_owned(), words, before, ending, batch })
     }
 
     /// The line of words that a shell has split already.
@@ -129,14 +136,15 @@ impl Line {
         let text = join(words);
         // What `join` writes is readable; a line without words is what is left to say otherwise.
         let words = split(&text).unwrap_or_default();
-        Self { text, words, before: Vec::new(), ending: Ending::default() }
+        Self { text, words, before: Vec::new(), ending: Ending::default(), batch: Vec::new() }
     }
 
     /// Some of its words as a line of its own, at the places where they stand.
     #[must_use]
     pub fn part(&self, words: Range<usize>) -> Self {
         let words = self.words.get(words).unwrap_or_default().to_vec();
-        Self { text: self.text.clone(), words, before: Vec::new(), ending: Ending::default() }
+        let (before, batch) = (Vec::new(), Vec::new());
+        Self { text: self.text.clone(), words, before, ending: Ending::default(), batch }
     }
 
     /// An error about a place of this line.
@@ -157,8 +165,8 @@ pub fn split(line: &str) -> Result<Vec<Word>, Caret> {
     Splitter::of(line, false).run().map(|split| split.words)
 }
 
-/// A pasted text as a line that is edited keeps it: what a backslash joins is joined, comments and blank lines are left
-/// out, and a line ends with `\n` however it ended. `before`: what stands before it in the line.
+/// A pasted text as a line that is edited keeps it: what a backslash joins is joined, comments (but for `#SBATCH`) and blank
+/// lines are left out, and a line ends with `\n` however it ended. `before`: what stands before it in the line.
 pub fn tidy(before: &str, text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let mut tidied = String::new();
@@ -185,7 +193,9 @@ pub fn tidy(before: &str, text: &str) -> String {
                 tidied.push(c);
                 quote = quote.filter(|_| c != open);
             }
-            (None, '#') if begins_word => while letters.next_if(|c| *c != '\n').is_some() {},
+            (None, '#') if begins_word && !letters.clone().take(BATCH.len()).eq(BATCH.chars()) => {
+                while letters.next_if(|c| *c != '\n').is_some() {}
+            }
             (None, '\n') => {
                 tidied.truncate(tidied.trim_end().len());
                 if !tidied.is_empty() {
@@ -215,7 +225,8 @@ pub fn join<S: AsRef<str>>(words: &[S]) -> String {
 /// One word as a shell takes it, in quotes where they are needed.
 pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%^".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    // zsh looks for a program where a word begins with `=`
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(plain) {
         word.to_owned()
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
@@ -237,6 +248,7 @@ struct Split {
     words: Vec<Word>,
     before: Vec<Step>,
     ending: Ending,
+    batch: Vec<Word>,
 }
 
 struct Splitter<'a> {
@@ -248,6 +260,7 @@ struct Splitter<'a> {
     prepares: bool,
     before: Vec<Step>,
     ending: Ending,
+    batch: Vec<Word>,
     /// The first word of the command that is being read.
     from: usize,
 }
@@ -255,7 +268,7 @@ struct Splitter<'a> {
 impl<'a> Splitter<'a> {
     fn of(line: &'a str, prepares: bool) -> Self {
         let (words, before, ending) = (Vec::new(), Vec::new(), Ending::default());
-        Self { line, at: 0, words, word: None, prepares, before, ending, from: 0 }
+        Self { line, at: 0, words, word: None, prepares, before, ending, batch: Vec::new(), from: 0 }
     }
 
     /// The command that ends here only prepares a shell for the next one: its words are taken away, but for variables.
@@ -298,7 +311,7 @@ impl<'a> Splitter<'a> {
                     }
                 }
                 c if c.is_whitespace() => self.end_word(at),
-                '#' if self.word.is_none() => self.skip_comment(),
+                '#' if self.word.is_none() => self.skip_comment()?,
                 _ if ended
                     && !(c == '\\' && self.rest().starts_with(['\n', '\r']))
                     && !self.opens_a_container() =>
@@ -327,7 +340,7 @@ impl<'a> Splitter<'a> {
             }
         }
         self.end_word(self.line.len());
-        Ok(Split { words: self.words, before: self.before, ending: self.ending })
+        Ok(Split { words: self.words, before: self.before, ending: self.ending, batch: self.batch })
     }
 
     /// Whether a character that was just read is one that word processors and web pages put in the place of a quote that
@@ -405,8 +418,19 @@ impl<'a> Splitter<'a> {
         Some((at, c))
     }
 
-    fn skip_comment(&mut self) {
-        self.at += self.rest().find(['\n', '\r']).unwrap_or(self.rest().len());
+    /// A comment, of which nothing is kept but what sbatch reads.
+    fn skip_comment(&mut self) -> Result<(), Caret> {
+        let line = self.line;
+        let end = self.at + self.rest().find(['\n', '\r']).unwrap_or(self.rest().len());
+        let options = line[self.at..end].strip_prefix(BATCH);
+        let is_first = self.prepares && self.words.is_empty() && self.before.is_empty();
+        if let Some(options) = options.filter(|rest| is_first && rest.starts_with(char::is_whitespace)) {
+            let inner = Splitter { at: end - options.len(), ..Splitter::of(&line[..end], false) };
+            let read = inner.run().map_err(|caret| Caret { line: line.to_owned(), ..caret })?;
+            self.batch.extend(read.words);
+        }
+        self.at = end;
+        Ok(())
     }
 
     fn begin(&mut self, at: usize) -> &mut Word {
@@ -506,6 +530,15 @@ impl<'a> Splitter<'a> {
             }
             _ => return Ok(()),
         };
+        if self.line.get(at + 1..at + len).is_some_and(|name| HERE.contains(&name)) {
+            let text = "the folder that you are in: write its whole path on the hosts; --sync . copies it there first";
+            return Err(self.error(at, len, &format!("`{}` is {text}", &self.line[at..at + len])));
+        }
+        let is_first = c == '`' && !quoted && self.words.is_empty() && self.word.is_none();
+        if is_first && self.line.len() > at + 1 && self.line.trim_end().ends_with('`') {
+            let text = "the backticks around the line are those of Markdown: leave them out";
+            return Err(self.error(at, 1, text));
+        }
         let text = format!(
             "{what} needs a shell: write the value itself, put it in single quotes if it is meant literally, or start `sh -c '…'`"
         );
@@ -515,6 +548,15 @@ impl<'a> Splitter<'a> {
     fn operator(&self, at: usize, c: char) -> Caret {
         let len = self.line[at..].chars().take_while(|next| *next == c).count();
         let operator = &self.line[at..at + len];
+        let bracketed = self.line[at..].strip_prefix('<').and_then(|rest| rest.split_once('>'));
+        if let Some((name, _)) = bracketed
+            && name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+        {
+            let text =
+                format!("`<{name}>` is a placeholder: put a number, or what else it names, in its place");
+            return self.error(at, name.len() + 2, &text);
+        }
         let remedy = match c {
             '&' if len == 1 => {
                 "give one command: what stays in the background is ended with its rank, and a run goes on without this terminal"

@@ -73,6 +73,7 @@ fn a_pasted_text_keeps_what_has_a_meaning() {
         ("# one\n\n  a b # two\n   # three\nc\n\n", "a b\nc"),
         ("a '# x\n\\\n  y' \"b\\\nc\"", "a '# x\n\\\n  y' \"bc\""),
         ("a\\ b#c\t\td", "a\\ b#c  d"),
+        ("#!/bin/sh\n#SBATCH -n 2\n# one\nsrun ./a\n", "#SBATCH -n 2\nsrun ./a"),
         (" --lr  1", " --lr  1"),
         ("a \\", "a \\"),
         ("# don't", ""),

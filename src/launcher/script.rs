@@ -1,5 +1,5 @@
-//! The Python script of a launch, where it is on this machine too: its text tells whether the kind suits it. The one
-//! place that reads scripts, for the command line and the screens alike.
+//! The script of a launch, of Python or a shell, where it is on this machine too: its text tells whether the kind suits it. The
+//! one place that reads scripts, for the command line and the screens alike.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::domain::ids::HostId;
 use crate::domain::run::JobKind;
 use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, LaunchRequest, PlacementSpec};
 use crate::launch::suspect::{self, StartedBy};
-use crate::launch::{name, pasted_request};
+use crate::launch::{environment_run, name, pasted_request};
 use crate::launcher::code;
 
 /// The most of a script that is looked at.
@@ -23,12 +23,29 @@ pub fn path_of(command: &[String]) -> Option<&Path> {
 /// The text of a command's Python script, where it is here too: in the first of these folders that has it, else in the current
 /// one.
 pub fn text_of(command: &[String], folders: &[PathBuf]) -> Option<String> {
-    let path = path_of(command)?;
+    read(path_of(command)?, folders)
+}
+
+fn read(path: &Path, folders: &[PathBuf]) -> Option<String> {
     let below = folders.iter().map(|folder| folder.join(path));
     let file = below.chain([path.to_owned()]).find_map(|path| std::fs::File::open(path).ok())?;
     let mut text = Vec::new();
     file.take(SCRIPT).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The path of a command's shell script, as it is written.
+fn shell_script(command: &[String]) -> Option<&String> {
+    let command = environment_run::inner(command).map_or(command, |at| &command[at..]);
+    let (program, behind) = command.split_first()?;
+    let name = program.rsplit('/').next()?;
+    if !matches!(name, "sh" | "bash" | "dash" | "zsh" | "ksh") {
+        return Path::new(name).extension().is_some_and(|end| end == "sh").then_some(program);
+    }
+    let at = behind.iter().position(|word| !word.starts_with('-'))?;
+    // behind `-c` stands its text
+    let has_text = behind[..at].iter().any(|option| !option.starts_with("--") && option.contains('c'));
+    behind.get(at).filter(|_| !has_text)
 }
 
 /// Where on this machine the files of a launch are: the folder that is copied, and the one of that name in which its ranks start.
@@ -44,11 +61,16 @@ pub fn look(request: &mut LaunchRequest) {
     if kind == JobKind::Native {
         return;
     }
+    let ranks = ranks(&request.place, request.options.gpus_per_rank);
+    if let Some(path) = shell_script(&request.command).filter(|_| kind == JobKind::Plain && ranks.0 > 1) {
+        let text = read(Path::new(path), &folders(request));
+        let told = text.and_then(|text| suspect::starts_ranks(&text, path));
+        request.remarks.extend(told);
+    }
     let Some(text) = text_of(&request.command, &folders(request)) else { return };
     if let Some(arg) = &mut request.options.local_rank_arg {
         pasted_request::spell(arg, &text);
     }
-    let ranks = ranks(&request.place, request.options.gpus_per_rank);
     // torchrun and a kind's own mpirun start hvtui's shims
     let delegate = request.options.delegate.as_ref();
     let by_line = delegate.is_some_and(|launcher| kind == JobKind::Horovod || !launcher.line.is_empty());
@@ -129,6 +151,27 @@ mod tests {
         look(&mut request);
         assert!(request.remarks[0].contains("`--kind horovod` is meant"), "{:?}", request.remarks);
         assert_eq!(request.options.local_rank_arg.unwrap().option, "--local-rank");
+    }
+
+    #[test]
+    fn a_shell_script_with_a_launcher_is_told_to_several_ranks() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("train.sh"), "#!/bin/sh\ntorchrun --nproc_per_node=2 t.py\n").unwrap();
+        let told = |line: &str, ranks| {
+            let command = line.split(' ').map(str::to_owned).collect();
+            let mut request = LaunchRequest {
+                place: PlacementSpec::Count(Some(ranks)),
+                workdir: Some(dir.path().display().to_string()),
+                ..LaunchRequest::of(command)
+            };
+            look(&mut request);
+            request.remarks.iter().any(|remark| remark.starts_with("train.sh starts `torchrun`"))
+        };
+        for line in ["./train.sh", "bash train.sh", "bash -e train.sh x", "nice sh ./train.sh"] {
+            assert!(told(line, 2), "{line}");
+            assert!(!told(line, 1), "{line}");
+        }
+        assert!(!told("bash -c train.sh", 2) && !told("cat train.sh", 2));
     }
 
     #[test]

@@ -143,7 +143,11 @@ impl Trees {
 
 /// A launch that fails for its folder.
 pub(super) fn fault(plan: &SyncPlan, error: &SyncError) -> LaunchError {
-    LaunchError::usage(format!("--sync {}: {error}", plan.dir))
+    LaunchError::usage(match error {
+        // it is the folder itself
+        SyncError::Target { fault, .. } => format!("--sync {} {fault}", plan.dir),
+        error => format!("--sync {}: {error}", plan.dir),
+    })
 }
 
 /// `sync  hashing 120 M of 3.4 G  400 M/s  8 s left`.
@@ -210,6 +214,18 @@ pub fn differs(since: &Since, now: &Code, manifest: Option<&Manifest>) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_in_the_place_of_a_folder_is_named_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        std::fs::write(&file, "").unwrap();
+        let path = file.display().to_string();
+        let plan = SyncPlan { dir: path.clone(), remote: "~/a".to_owned(), delete: false };
+        let error = snapshot::snapshot(&file, None, 0, &Progress::default()).unwrap_err();
+        let said = fault(&plan, &error).to_string();
+        assert_eq!(said, format!("--sync {path} is not a folder: --sync copies folders"));
+    }
 
     #[tokio::test]
     async fn a_folder_that_is_read_for_long_is_told_with_numbers() {

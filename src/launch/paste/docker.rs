@@ -14,7 +14,7 @@ const STYLE: Style = Style { program: "docker run", allows: &[Allows::Glued, All
 
 static OPTIONS: &[Row] = &[
     row("--help", 0, Mark(common::ask)),
-    row("-v --volume", 1, Mark(|draft, given| here(draft).volumes.push(given.text().to_owned()))),
+    row("-v --volume", 1, Try(volume)),
     row("--gpus", 1, Mark(|draft, given| here(draft).gpus = Some(given.text().to_owned()))),
     row("-e --env", 1, Try(env)),
     row("-w --workdir", 1, Mark(|draft, given| here(draft).workdir = Some(given.text().to_owned()))),
@@ -144,6 +144,22 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     for remark in remarks {
         draft.remark(remark);
     }
+    Ok(())
+}
+
+/// `-v PATH:INSIDE`; a path that counts from the current folder is none of the hosts.
+fn volume(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+    let (source, inside) = given.text().split_once(':').unwrap_or((given.text(), ""));
+    let first = source.split('/').next().unwrap_or_default();
+    if matches!(first, "." | "..") {
+        let text = format!(
+            "`{source}` counts from the folder that you are in: write the whole path on the hosts, such as \
+             {} ~/x:{inside}; --sync {source}:~/x copies the folder there first",
+            given.typed
+        );
+        return Err(draft.line.caret(given.place(), text));
+    }
+    here(draft).volumes.push(given.text().to_owned());
     Ok(())
 }
 

@@ -52,6 +52,8 @@ fn each_fault_is_shown_at_its_place() {
         ("torchrun --rdzv-endpoint fe80::1:29400 x.py", "takes host:port", "fe80::1:29400"),
         ("srun -n 2 -w 'a, b' python x.py", "join the hosts with commas", "'a, b'"),
         ("docker run --gpus all", "no image", ""),
+        ("docker run -v ./:/w -w /w img ./a", "--sync ./:~/x copies the folder there first", "./:/w"),
+        ("docker run --volume ../d:/w img ./a", "such as --volume ~/x:/w", "../d:/w"),
         ("docker run img horovodrun -np 2 -H a:1 b:1 python x.py", "no space: -H a:1,b:1", "b:1"),
         ("watch -n x nvidia-smi", "is not a number of seconds", "x"),
         ("ssh-copy-id -p 22", "no host", ""),

@@ -252,6 +252,15 @@ fn bootstrap(draft: &mut Draft<'_>, given: &Given<'_>) {
     }
 }
 
+/// Whether the line is for the launcher of MPICH and Intel MPI, as far as it says so.
+fn is_hydra(draft: &Draft<'_>) -> bool {
+    let program = draft.pasted.argv.first().map_or("", |program| super::base(program));
+    let names_hosts = |given: &str| given.trim_start_matches('-').split('=').next() == Some("hosts");
+    let mut options =
+        draft.line.words.iter().map(|word| word.text.as_str()).filter(|text| text.starts_with('-'));
+    ["mpich", "hydra", "impi"].iter().any(|name| program.contains(name)) || options.any(names_hosts)
+}
+
 fn remarks(draft: &mut Draft<'_>) {
     let pasted = &draft.pasted;
     let mut said = Vec::new();
@@ -278,7 +287,8 @@ fn remarks(draft: &mut Draft<'_>) {
         pasted.hosts.iter().filter(|host| host.slots.is_none()).map(|host| host.host.as_str()).collect();
     let whole = pasted.per_node.is_none() && !pasted.oversubscribe;
     let counted = pasted.hosts.iter().map(|host| host.slots.unwrap_or(1)).fold(0, u32::saturating_add);
-    if let Some(np) = pasted.np.filter(|np| whole && *np > counted && !bare.is_empty()) {
+    let is_open_mpi = !is_hydra(draft);
+    if let Some(np) = pasted.np.filter(|np| is_open_mpi && whole && *np > counted && !bare.is_empty()) {
         said.push(format!(
             "Open MPI counts one slot for a host without a number ({}), which is too few for {np} ranks; hvtui takes the slots that the host has.",
             bare.join(", ")

@@ -1,4 +1,5 @@
-//! A launcher's line behind a program that sets up an environment: `uv run torchrun …`, `conda run -n x mpirun …`. What stands
+//! A launcher's line behind a program that sets up an environment or changes how it runs: `uv run torchrun …`,
+//! `conda run -n x mpirun …`, `timeout 1h torchrun …`. What stands
 //! before the launcher is kept before the command of each rank; before mpirun, which is that of the environment itself, conda's is
 //! activated, and the line of another one is started as it is.
 
@@ -25,7 +26,7 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, C
     let before: Vec<String> = words[at..inner].iter().map(|word| word.text.clone()).collect();
     let is_mpirun = super::is_mpirun(super::base(&words[inner].text));
     // one that is named by its path is the same everywhere
-    let is_own = is_mpirun && !words[inner].text.contains('/');
+    let is_own = is_mpirun && environment_run::sets_up(&before) && !words[inner].text.contains('/');
     let shown = before.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let inside = draft.texts(inner);
     let whole = std::mem::replace(&mut draft.pasted.argv, inside);
@@ -119,6 +120,33 @@ mod tests {
         }
         let launch = pasted("uv run python -m torch.distributed.launch --nproc_per_node=2 t.py");
         assert_eq!(launch.script, Some(4), "the local rank stands behind the script");
+    }
+
+    #[test]
+    fn what_changes_how_a_launcher_runs_stands_before_each_rank() {
+        for (line, np, command) in [
+            ("timeout 1h torchrun --nproc_per_node=2 t.py", 2, "timeout 1h python3 -u t.py"),
+            ("nice -n 5 mpirun -np 3 ./a x", 3, "nice -n 5 ./a x"),
+            (
+                "numactl -N 0 stdbuf -oL horovodrun -np 2 python t.py",
+                2,
+                "numactl -N 0 stdbuf -oL python t.py",
+            ),
+            (
+                "taskset -c 0 python3 -m torch.distributed.run --nproc-per-node 2 t.py",
+                2,
+                "taskset -c 0 python3 -u t.py",
+            ),
+        ] {
+            let read = pasted(line);
+            assert_eq!((read.np, read.is_delegated()), (Some(np), false), "{line}");
+            assert_eq!(read.command, words(command), "{line}");
+            assert!(read.remarks.iter().any(|remark| remark.contains("stands before the command of each")));
+        }
+        let kept = pasted("timeout 60 mpirun -np 2 --rankfile r python t.py");
+        assert_eq!((kept.is_delegated(), kept.np), (true, Some(2)));
+        assert_eq!(kept.argv, words("timeout 60 mpirun -np 2 --rankfile r python t.py"));
+        assert_eq!(read_text("timeout 60 python t.py").unwrap(), None);
     }
 
     #[test]

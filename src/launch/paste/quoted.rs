@@ -19,7 +19,7 @@ pub enum Shown {
 /// What needs a shell, with the words that are right; else as [`super::read`].
 pub fn read_quoted(text: &str, shown: Shown) -> Result<Option<Pasted>, Caret> {
     let before = match shown {
-        Shown::CommandLine => "hvtui run -- ",
+        Shown::CommandLine => "-- ",
         Shown::Form => "",
     };
     let text = text.trim();
@@ -38,10 +38,17 @@ pub fn read_quoted(text: &str, shown: Shown) -> Result<Option<Pasted>, Caret> {
                 && !(has_background(text) || text.contains(['\n', '\r'])) =>
         {
             let what = caret.text.split(" needs a shell").next().unwrap_or_default();
-            let said = format!(
-                "the whole line stands in quotes, which makes it one word, and {what} needs a shell: `{before}sh -c {}`",
-                quote(text)
-            );
+            let is_launchers = text.split_whitespace().any(super::is_launcher);
+            let said = if is_launchers && what == "a variable" {
+                // a shell would have no value for it either
+                format!("{what} needs a shell: put a number, or what else it stands for, in its place")
+            } else {
+                format!(
+                    "the whole line stands in quotes, which makes it one word, and {what} needs a shell: write `{before}sh -c {}` in \
+                     its place",
+                    quote(text)
+                )
+            };
             Err(Caret { text: said, ..caret })
         }
         Err(caret) => Err(caret),
@@ -96,7 +103,7 @@ mod tests {
     fn what_would_be_left_in_the_background_is_given_to_no_shell() {
         for line in ["python a.py > log & tail -f log", "python a.py & python b.py", "a | b\n&& c"] {
             let said = fault(line);
-            assert!(!said.contains("hvtui run -- sh -c"), "{said}");
+            assert!(!said.contains("-- sh -c"), "{said}");
             assert!(!said.contains(['\n', '␊']), "{said}");
         }
     }
@@ -111,7 +118,20 @@ mod tests {
         ] {
             let said = fault(line);
             assert!(said.contains(&format!("and {what} needs a shell")), "{said}");
-            assert!(said.ends_with(&format!("`hvtui run -- sh -c '{line}'`")), "{said}");
+            assert!(said.ends_with(&format!("write `-- sh -c '{line}'` in its place")), "{said}");
+        }
+        for (line, remedy) in [
+            (
+                "torchrun --nproc_per_node=$NUM_GPUS t.py",
+                "put a number, or what else it stands for, in its place",
+            ),
+            ("torchrun --nproc_per_node=<N> t.py", "`<N>` is a placeholder: put a number"),
+            ("`torchrun --nproc_per_node=2 t.py`", "those of Markdown: leave them out"),
+            ("docker run -v $(pwd):/w img ./a", "`$(pwd)` is the folder that you are in"),
+            ("docker run -v \"${PWD}\":/w img ./a", "--sync . copies it there first"),
+        ] {
+            let said = fault(line);
+            assert!(said.contains(remedy) && !said.contains("sh -c"), "{said}");
         }
         assert!(fault("python a.py\npython b.py").starts_with("a second command begins here"));
     }

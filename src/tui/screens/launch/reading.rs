@@ -13,8 +13,9 @@ use crate::launch::part::Part;
 use crate::launch::paste::{self, Launcher, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
-use crate::launch::words::{Caret, Line, split};
-use crate::launch::{host_list, line_place, pasted_request, setup};
+use crate::launch::setup::{self, Does, Step};
+use crate::launch::words::{Caret, Line, join, quote, split};
+use crate::launch::{host_list, line_place, pasted_request};
 use crate::tui::screens::Here;
 use crate::tui::screens::launch::surroundings::Surroundings;
 use crate::tui::screens::launch::{Fault, Field, LaunchForm, surroundings};
@@ -267,8 +268,28 @@ fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>, here: 
     match read {
         Err(caret) => Said::Fault(Fault::under(caret)),
         Ok(None) => Said::Command(line.words.into_iter().map(|word| word.text).collect()),
+        Ok(Some(pasted)) if pasted.kind == JobKind::Slurm && pasted.misspelt.is_none() => {
+            let text = of_srun(&line, &pasted, form.text(Field::Command).trim());
+            Said::Fault(Fault::new(Field::Command, text))
+        }
         Ok(Some(pasted)) => of_line(form, &pasted.with_names(variables.keys()), variables),
     }
+}
+
+/// How a line of srun is started: `text`, of which several lines are made one.
+fn of_srun(line: &Line, pasted: &Pasted, text: &str) -> String {
+    let is_step = |step: &&Step| step.does != Does::Export;
+    let steps = line.before.iter().filter(is_step).map(|step| &line.text[step.span.clone()]);
+    let program = pasted.argv.first();
+    let before = line.words.iter().map(|word| &word.text).take_while(|word| Some(*word) != program);
+    let command = join(&before.chain(&pasted.argv).collect::<Vec<_>>());
+    let parts: Vec<&str> = steps.chain([command.as_str()]).collect();
+    let shown = match parts.as_slice() {
+        _ if !text.contains(['\n', '\r']) => text.to_owned(),
+        [command] => (*command).to_owned(),
+        parts => quote(&parts.join(" && ")),
+    };
+    format!("srun is started from the command line alone, on this machine: `hvtui run -- {shown}`")
 }
 
 fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, String>) -> Said {
@@ -278,12 +299,6 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
     }
     if let Some(misspelt) = &pasted.misspelt {
         return Said::Fault(Fault::under(misspelt.clone()));
-    }
-    if pasted.kind == JobKind::Slurm {
-        let line = form.text(Field::Command).trim();
-        return fault(format!(
-            "srun is started from the command line alone, on this machine: `hvtui run -- {line}`"
-        ));
     }
     let hostfile = match pasted.hostfile.as_ref().map(|name| (name, form.files.get(name))) {
         None => None,
@@ -383,6 +398,19 @@ fn by_uuid(place: &mut PlacementSpec, world: &World) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_lines_of_srun_are_made_one() {
+        let said = |text: &str| {
+            let line = Line::typed(text).unwrap();
+            of_srun(&line, &paste::read(&line).unwrap().unwrap(), text)
+        };
+        assert!(said("srun -n 2 ./a").ends_with("`hvtui run -- srun -n 2 ./a`"));
+        let batch = said("#SBATCH --nodes=2\nexport A=1\nsrun ./a");
+        assert!(batch.ends_with("`hvtui run -- A=1 srun --nodes=2 ./a`"), "{batch}");
+        let steps = said("cd /x\nexport A=1\nsrun -n 2 ./a 'b c'");
+        assert!(steps.ends_with(r"`hvtui run -- 'cd /x && A=1 srun -n 2 ./a '\''b c'\'''`"), "{steps}");
+    }
 
     #[test]
     fn the_gpus_field_is_a_view_or_a_number() {
