@@ -62,7 +62,8 @@ pub(super) fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
         None => (Vec::new(), batch),
     };
     if let Some(at) = srun {
-        whole.words.splice(at + 1..at + 1, taken);
+        let behind = whole.words.split_off(at + 1);
+        whole.words.extend(taken.into_iter().chain(behind));
     }
     let read = super::read(&whole)?;
     if left.is_empty() {
