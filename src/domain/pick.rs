@@ -83,14 +83,33 @@ struct Pool {
 
 /// Chooses `request.count` of what is offered, in the order of the hosts; `None` where that many are not there. GPUs that are
 /// at risk are taken where there are too few others. MIG slices never fill up whole GPUs: they are taken alone, where there are
-/// too few whole ones or some are picked already.
+/// too few whole ones, and beside what is picked already only more of that sort.
 pub fn choose(offers: &[Offer], request: &GpuRequest<'_>) -> Option<Choice> {
     let of_sort = |slices: bool| {
         let of = |offer: &Offer| part(offer, |gpu| gpu.uuid.is_slice() == slices);
         choose_sound(&offers.iter().map(of).collect::<Vec<_>>(), request)
     };
-    let first = request.beside.iter().flat_map(|offer| &offer.gpus).any(|gpu| gpu.uuid.is_slice());
-    of_sort(first).or_else(|| of_sort(!first))
+    sorts(request.beside).iter().find_map(|slices| of_sort(*slices))
+}
+
+/// How many of what is offered [`choose`] takes at most `beside` what is picked already, where a host may give any number.
+pub fn most(offers: &[Offer], beside: &[Offer]) -> usize {
+    sorts(beside).iter().map(|slices| count_of(offers, *slices)).max().unwrap_or_default()
+}
+
+/// Whether MIG slices are chosen or whole GPUs, the better first, beside what is picked already.
+fn sorts(beside: &[Offer]) -> &'static [bool] {
+    match (count_of(beside, false), count_of(beside, true)) {
+        (0, 0) => &[false, true],
+        (_, 0) => &[false],
+        (0, _) => &[true],
+        _ => &[true, false],
+    }
+}
+
+/// How many of these are MIG slices, or are none.
+fn count_of(offers: &[Offer], slices: bool) -> usize {
+    offers.iter().flat_map(|offer| &offer.gpus).filter(|gpu| gpu.uuid.is_slice() == slices).count()
 }
 
 fn choose_sound(offers: &[Offer], request: &GpuRequest<'_>) -> Option<Choice> {

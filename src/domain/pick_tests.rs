@@ -58,6 +58,24 @@ fn mig_slices_never_fill_up_whole_gpus() {
     assert_eq!(chosen("c: H200 0 1 2 1g 400", 4), "not enough");
     assert_eq!(chosen("c: H200 0 1g 400 401", 2), "c:400,401 = 2 of c (1g)", "slices alone");
     assert_eq!(beside("c: H200 0 1g 401", "c: 1g 400", 1), "c:401 = 1 of c (1g)", "beside a slice");
+    assert_eq!(beside("c: 1g 400", "c: H200 0", 1), "not enough", "beside a whole one");
+    assert_eq!(beside("c: H200 0", "c: 1g 400", 1), "not enough");
+}
+
+#[test]
+fn at_most_all_of_one_sort_are_chosen() {
+    let most_of = |text: &str, picked: &str| most(&offers(text), &offers(picked));
+    let mixed = "a: H200 0 1; c: H200 0 1g 400";
+    assert_eq!(most_of(mixed, ""), 3);
+    assert_eq!(most_of("c: H200 0 1g 400 401", ""), 2, "slices alone");
+    assert_eq!(most_of(mixed, "c: 1g 401"), 1, "beside a slice");
+    assert_eq!(most_of("c: 1g 400", "c: H200 0"), 0, "beside a whole one");
+    assert_eq!(most_of(mixed, "c: H200 1 1g 401"), 3, "both are picked");
+    for picked in ["", "c: 1g 401", "c: H200 1 1g 401"] {
+        let count = most_of(mixed, picked);
+        assert_ne!(beside(mixed, picked, count), "not enough", "{picked}");
+        assert_eq!(beside(mixed, picked, count + 1), "not enough", "{picked}");
+    }
 }
 
 #[test]

@@ -123,14 +123,10 @@ pub(super) fn by_count(
     share: bool,
 ) -> Result<Chosen, PlaceError> {
     let open = is_open(hosts);
-    let of_sort = |suits: &dyn Fn(&Slot) -> bool| -> usize {
-        let count = |host: &HostFacts| host.slots.iter().filter(|slot| suits(slot)).count() / each;
-        hosts.iter().filter(|host| open(host)).map(count).sum()
-    };
     let wanted = np.map_or(1, |np| np as usize);
-    let slices = takes_slices(wanted, of_sort(&is_whole), of_sort(&is_slice));
+    let slices = count_takes_slices(np, each, hosts);
     let suits = |slot: &Slot, gpus: bool| is_gpu(slot) == gpus && is_slice(slot) == (gpus && slices);
-    let total = |gpus: bool| of_sort(&|slot| suits(slot, gpus));
+    let total = |gpus: bool| room(&|slot| suits(slot, gpus), each, hosts);
     // a rank on each slot that there is means each GPU
     let first = np.is_none() || first_has_gpus(hosts);
     let gpus = takes_gpus(wanted, first, &total);
@@ -175,6 +171,13 @@ pub(super) fn by_count(
     Ok(hosts.iter().zip(usable).zip(taken).map(take).collect())
 }
 
+/// How many ranks that name no host fit on slots of a sort, if all were free.
+fn room(suits: &dyn Fn(&Slot) -> bool, each: usize, hosts: &[HostFacts]) -> usize {
+    let open = is_open(hosts);
+    let count = |host: &HostFacts| host.slots.iter().filter(|slot| suits(slot)).count() / each;
+    hosts.iter().filter(|host| open(host)).map(count).sum()
+}
+
 /// The first host that has so many sound free slots among these, which are told by host.
 fn holds_all(need: usize, usable: &[Vec<Slot>], hosts: &[HostFacts]) -> Option<usize> {
     hosts.iter().zip(usable).position(|(host, slots)| {
@@ -207,6 +210,22 @@ fn takes_slices(wanted: usize, whole: usize, slices: usize) -> bool {
     slices > 0 && (whole == 0 || (whole < wanted && slices >= wanted))
 }
 
+/// The same of a number of ranks.
+fn count_takes_slices(np: Option<u32>, each: usize, hosts: &[HostFacts]) -> bool {
+    let room = |suits: &dyn Fn(&Slot) -> bool| room(suits, each, hosts);
+    takes_slices(np.map_or(1, |np| np as usize), room(&is_whole), room(&is_slice))
+}
+
+/// The same of a number of hosts with `need` slots on each.
+fn nodes_take_slices(nodes: u32, need: usize, hosts: &[HostFacts]) -> bool {
+    let open = is_open(hosts);
+    let large = |suits: &dyn Fn(&Slot) -> bool| {
+        let has = |host: &&HostFacts| host.slots.iter().filter(|slot| suits(slot)).count() >= need;
+        hosts.iter().filter(|host| open(host)).filter(has).count()
+    };
+    takes_slices(nodes as usize, large(&is_whole), large(&is_slice))
+}
+
 /// The first hosts that have room for so many ranks each, those first whose slots for them are sound; for one rank at least
 /// where every free slot is taken. All have GPUs or none has: the sort of the first one that is large enough, if it suffices.
 fn by_nodes(
@@ -224,11 +243,7 @@ fn by_nodes(
     let is_open = is_open(hosts);
     // where CPU slots are asked for a driver of GPUs does not matter
     let open = |host: &HostFacts| is_open(host) || (only == Only::Cpus && host.absent.is_none());
-    let large = |suits: &dyn Fn(&Slot) -> bool| {
-        let has = |host: &&HostFacts| host.slots.iter().filter(|slot| suits(slot)).count() >= need;
-        hosts.iter().filter(|host| open(host)).filter(has).count()
-    };
-    let slices = takes_slices(nodes as usize, large(&is_whole), large(&is_slice));
+    let slices = nodes_take_slices(nodes, need, hosts);
     let suits = |slot: &Slot| only.holds(slot) && (!is_gpu(slot) || is_slice(slot) == slices);
     let is_large =
         |host: &&HostFacts| open(host) && host.slots.iter().filter(|slot| suits(slot)).count() >= need;
@@ -530,9 +545,18 @@ pub fn wanted(request: &LaunchRequest, hosts: &[HostFacts]) -> BTreeMap<HostId, 
         (host.id.clone(), host.slots.iter().filter_map(gpu).collect::<Vec<_>>())
     };
     let mask = mask(request);
+    let each = request.options.gpus_per_rank.max(1) as usize;
+    let slices = match &request.place {
+        PlacementSpec::Count(np) => count_takes_slices(*np, each, hosts),
+        PlacementSpec::Nodes { nodes, each: ranks } => {
+            nodes_take_slices(*nodes, ranks.unwrap_or(1) as usize * each, hosts)
+        }
+        PlacementSpec::Hosts { .. } | PlacementSpec::Free { .. } | PlacementSpec::Picks(_) => false,
+    };
     let all = hosts.iter().map(|host| match &request.place {
-        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => gpus(host, &|slot| {
-            mask.is_empty() || mask.iter().any(|name| picked(host, name).is_ok_and(|at| at == slot))
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => gpus(host, &|slot| match mask.as_slice() {
+            [] => is_slice(slot) == slices,
+            names => names.iter().any(|name| picked(host, name).is_ok_and(|at| at == slot)),
         }),
         PlacementSpec::Free { .. } => gpus(host, &|slot| host.could_pass(slot)),
         PlacementSpec::Hosts { hosts: list, .. } => {

@@ -336,6 +336,7 @@ fn mig_slices_never_fill_up_whole_gpus_that_name_no_host() {
     let mut busy = hosts.clone();
     busy[0].busy = (0..2).map(|slot| (slot, holder("li", false))).collect();
     assert!(fails(count(4), &busy).ends_with("wait for them with --wait"), "n3:400 is not taken for it");
+    insta::assert_snapshot!(fails(count(1), &busy[..1].iter().cloned().chain([cut_host("c", 0)]).collect::<Vec<_>>()), @"-np 1 on 0 free slots (a: none, busy 0-1: li; c: 1 MIG slice): wait for them with --wait");
     let slices = [cut_host("a", 0), cut_host("b", 0)];
     assert_eq!(places(count(2), &slices), "a:400 b:400");
     assert_eq!(places(on_one(3), &hosts), "b:0 b:1 b:2");
@@ -411,6 +412,24 @@ fn a_launch_queues_for_the_gpus_that_it_may_take() {
     let free = PlacementSpec::Free { ranks: 1, per_host: None, filter: Filter::default() };
     assert_eq!(gpus(free), "gpu-a: 1 gpu-b: 2", "those too that pass the filter once they are free");
     assert_eq!(gpus(PlacementSpec::Picks(vec![pick("gpu-b", SlotName::Index(1))])), "gpu-b: 1");
+}
+
+#[test]
+fn a_launch_does_not_queue_for_mig_slices_that_it_never_takes() {
+    let gpus = |at, hosts: &[HostFacts]| {
+        let wanted = wanted(&request("true", at), hosts);
+        let words = |(host, gpus): (HostId, Vec<GpuUuid>)| format!("{host}: {}", gpus.len());
+        wanted.into_iter().map(words).collect::<Vec<_>>().join(" ")
+    };
+    let mixed = [cut_host("a", 2), cut_host("b", 0)];
+    assert_eq!(gpus(PlacementSpec::Count(Some(2)), &mixed), "a: 2");
+    assert_eq!(gpus(PlacementSpec::Nodes { nodes: 1, each: Some(2) }, &mixed), "a: 2");
+    assert_eq!(gpus(list(&[("a", 3)], None), &mixed), "a: 3", "the host is named");
+    let free = PlacementSpec::Free { ranks: 1, per_host: None, filter: Filter::default() };
+    assert_eq!(gpus(free, &mixed), "a: 3 b: 1", "whichever is free first");
+    let slices = [cut_host("a", 0), cut_host("b", 0)];
+    assert_eq!(gpus(PlacementSpec::Count(Some(2)), &slices), "a: 1 b: 1");
+    assert_eq!(gpus(PlacementSpec::Nodes { nodes: 2, each: Some(1) }, &slices), "a: 1 b: 1");
 }
 
 #[test]

@@ -69,16 +69,16 @@ pub(super) fn gpu_list(slots: &[&Slot]) -> String {
     slots.iter().filter_map(words).collect::<Vec<_>>().join(", ")
 }
 
-/// How many slots of a host are free: `3`, `none`; of one that has both, `3 GPUs and 1 MIG slice`.
+/// How many slots of a host are free: `3`, `none`, `1 MIG slice`; of one that has both, `3 GPUs and 1 MIG slice`.
 fn free(host: &HostFacts) -> String {
     let free = host.usable(false);
     let slices = free.iter().filter(|slot| is_slice(slot)).count();
     match (free.len() - slices, slices) {
         (0, 0) if !host.slots.is_empty() => "none".to_owned(),
-        (whole, slices @ 1..) if whole > 0 => {
-            format!("{} and {}", counted(whole, "GPU"), counted(slices, "MIG slice"))
-        }
-        (whole, slices) => (whole + slices).to_string(),
+        (whole, 0) => whole.to_string(),
+        // whole GPUs are not filled up with them
+        (0, slices) => counted(slices, "MIG slice"),
+        (whole, slices) => format!("{} and {}", counted(whole, "GPU"), counted(slices, "MIG slice")),
     }
 }
 

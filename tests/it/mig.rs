@@ -402,6 +402,21 @@ fn slices_are_picked_and_filtered_and_their_gpu_is_not() {
 }
 
 #[test]
+fn free_ones_are_whole_gpus_or_slices_and_never_both() {
+    let mut story = story();
+    let mut free = |count: &str| {
+        press(&mut story, "f");
+        press(&mut story, count);
+        press(&mut story, "\n");
+        let picked = story.model.ui.cluster.picks.get(&HostId::from("gpu-a"));
+        let picked: Vec<u32> = picked.into_iter().flat_map(|gpus| gpus.keys().copied()).collect();
+        (picked, story.model.ui.toasts.back().unwrap().text.clone())
+    };
+    assert_eq!(free("1").0, [2]);
+    assert_eq!(free("2"), (vec![2], "only 1 free of 2 asked for".to_owned()), "and a slice is");
+}
+
+#[test]
 fn a_slice_has_its_own_detail() {
     let mut story = story();
     story.send(Msg::Resize(120, 40));

@@ -91,19 +91,25 @@ fn failure(error: LaunchError, args: &PickArgs) -> Failure {
     match error.fault {
         LaunchFault::Usage => Failure::new(Code::Busy, error.reason),
         LaunchFault::Busy(held) => {
-            let run = waiting_run(args);
-            let later = format!("pick again later, or launch as soon as they are free with `{run}`");
-            Failure::new(Code::Busy, format!("{held}: {later}"))
+            let launch = waiting_run(args)
+                .map_or_else(String::new, |run| format!(", or launch as soon as they are free with `{run}`"));
+            Failure::new(Code::Busy, format!("{held}: pick again later{launch}"))
         }
         _ => error.into(),
     }
 }
 
-/// The command that launches on GPUs like the ones that were asked for, as soon as they are free.
-fn waiting_run(args: &PickArgs) -> String {
-    let per_host = args.per_host.map(|each| format!(" --nproc-per-node {each}")).unwrap_or_default();
-    let filter = args.filter.as_deref().map(|text| format!(" --filter {}", quote(text))).unwrap_or_default();
-    format!("hvtui run --free {}{per_host}{filter} --wait -- COMMAND", args.count)
+/// The command that launches on GPUs like the ones that were asked for, as soon as they are free; `None` where no options say that.
+fn waiting_run(args: &PickArgs) -> Option<String> {
+    let count = args.count;
+    let place = match (args.per_host, args.filter.as_deref()) {
+        (None, None) => format!("--free {count}"),
+        (None, Some(filter)) => format!("--free {count} --filter {}", quote(filter)),
+        // `--free` takes no number for each host
+        (Some(each), None) => format!("--nnodes {} --nproc-per-node {each}", count / each.max(1)),
+        (Some(_), Some(_)) => return None,
+    };
+    Some(format!("hvtui run {place} --wait -- COMMAND"))
 }
 
 fn printed(choice: &Choice, format: PickFormat) -> Result<String, Failure> {
@@ -149,16 +155,25 @@ mod tests {
     #[test]
     fn who_can_not_pick_is_told_the_whole_command_that_waits() {
         let busy = LaunchError::new(LaunchFault::Busy("4 GPUs asked for, 1 is free".to_owned()), "");
-        let said = |filter: Option<&str>, per_host| {
+        let asked = |filter: Option<&str>, per_host| {
             let filter = filter.map(str::to_owned);
-            let args = PickArgs { count: 4, filter, per_host, format: PickFormat::Gpus };
-            failure(busy.clone(), &args).to_string()
+            PickArgs { count: 4, filter, per_host, format: PickFormat::Gpus }
         };
-        let told = said(Some("host~n1 & free"), Some(2));
-        let run = "`hvtui run --free 4 --nproc-per-node 2 --filter 'host~n1 & free' --wait -- COMMAND`";
+        let said = |filter, per_host| failure(busy.clone(), &asked(filter, per_host)).to_string();
+        let told = said(Some("host~n1 & free"), None);
+        let run = "`hvtui run --free 4 --filter 'host~n1 & free' --wait -- COMMAND`";
         assert!(told.starts_with("4 GPUs asked for, 1 is free: pick again later, "), "{told}");
         assert!(told.ends_with(run), "{told}");
-        let told = said(None, None);
-        assert!(told.ends_with("`hvtui run --free 4 --wait -- COMMAND`"), "{told}");
+        let told = said(Some("free"), Some(2));
+        assert!(told.ends_with(": pick again later"), "no launch says both: {told}");
+        let commands = [
+            (None, "hvtui run --free 4 --wait -- COMMAND"),
+            (Some(2), "hvtui run --nnodes 2 --nproc-per-node 2 --wait -- COMMAND"),
+        ];
+        for (per_host, run) in commands {
+            assert!(said(None, per_host).ends_with(&format!("`{run}`")), "{run}");
+            let parsed = crate::cli::parse(run.split(' ').map(std::ffi::OsString::from));
+            assert!(parsed.is_ok(), "{run}");
+        }
     }
 }

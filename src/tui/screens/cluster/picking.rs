@@ -7,7 +7,7 @@ use crate::domain::gpu::health::Severity;
 use crate::domain::gpu::mig;
 use crate::domain::host::HostInfo;
 use crate::domain::ids::{GpuUuid, HostId};
-use crate::domain::pick::{Candidate, Choice, GpuRequest, Offer, choose};
+use crate::domain::pick::{Candidate, Choice, GpuRequest, Offer, choose, most};
 use crate::domain::world::HostState;
 use crate::tui::core::Level;
 use crate::tui::core::keymap::Action;
@@ -213,8 +213,8 @@ pub(crate) fn pick_free(model: &mut Model, count: u32) {
         Offer { host: host.clone(), gpus }
     };
     let offers: Vec<Offer> = hosts.iter().map(offer).collect();
-    let free: usize = offers.iter().map(|offer| offer.gpus.len()).sum();
     let beside = by_hand(model);
+    let free = most(&offers, &beside);
     let near = |host: &HostId, a: u32, b: u32| {
         let info = model.world.hosts.get(host).and_then(|state| state.info.as_ref());
         let indices = |info: &HostInfo| mig::whole(&info.gpus).map(|gpu| gpu.index).collect::<Vec<_>>();
