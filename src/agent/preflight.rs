@@ -71,7 +71,7 @@ fn look(config: &AgentConfig, spec: &HostRun, copied: bool, report: &Report) {
         // ranks of srun run on other machines
         if !copied && spec.engine.as_ref().is_none_or(Engine::seats_ranks) {
             report.step(format!("the script of {program}"));
-            report.found(match script::find(rank) {
+            report.found(match script::find(rank, false) {
                 None => continue,
                 Some(Ok(script)) => Finding::new(Mark::Good, script),
                 Some(Err(missing)) => Finding::new(Mark::Bad, missing),

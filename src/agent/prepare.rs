@@ -94,6 +94,7 @@ fn check(config: &AgentConfig, spec: &HostRun) -> Result<Option<Ready>, NotReady
     let place = Place { config, spec, change: &environment, deadline };
     place.check_engine().map_err(no_command)?;
     let setup = check_containers(config, spec)?;
+    let synced = spec.run_spec.as_ref().is_some_and(|run| run.options.sync.is_some());
     for rank in &spec.ranks {
         let command =
             |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
@@ -101,7 +102,7 @@ fn check(config: &AgentConfig, spec: &HostRun) -> Result<Option<Ready>, NotReady
         // in a container the script is the image's; ranks of srun run on other machines
         if setup.is_none()
             && spec.engine.as_ref().is_none_or(Engine::seats_ranks)
-            && let Some(Err(missing)) = script::find(rank)
+            && let Some(Err(missing)) = script::find(rank, synced)
         {
             return Err(command(missing));
         }

@@ -10,8 +10,13 @@ use crate::program::{home, working_directory};
 /// Names of a folder that are looked at for one that was meant.
 const LOOKED_AT: usize = 1000;
 
-/// The script of a rank, or what there is in its place; `None` where it runs no script.
-pub(super) fn find(rank: &RankSpec) -> Option<Result<&str, String>> {
+/// Of a script that was not copied with its folder.
+const NOT_SYNCED: &str = "the folder of --sync has it not, or .gitignore or .hvtuiignore leaves it out (`!NAME` in .hvtuiignore takes it in), or \
+                          --workdir names another folder";
+
+/// The script of a rank, or what there is in its place; `None` where it runs no script. `synced`: whether a folder was copied
+/// for the run.
+pub(super) fn find(rank: &RankSpec, synced: bool) -> Option<Result<&str, String>> {
     let (program, words) = rank.argv.split_first()?;
     let name = Path::new(program).file_name()?.to_str()?;
     // of other programs whose names begin so, nothing is known
@@ -29,7 +34,8 @@ pub(super) fn find(rank: &RankSpec) -> Option<Result<&str, String>> {
     let (place, usual) = if Path::new(script).is_absolute() {
         (String::new(), "write its path on this host, or sync its folder (--sync)")
     } else {
-        (format!(" in {}", folder.display()), "set workdir (--workdir), or sync a folder (--sync)")
+        let usual = if synced { NOT_SYNCED } else { "set workdir (--workdir), or sync a folder (--sync)" };
+        (format!(" in {}", folder.display()), usual)
     };
     let remedy = meant(&path).map_or_else(
         || usual.to_owned(),
@@ -67,21 +73,23 @@ mod tests {
         for words in
             ["there.py", "-u there.py", "-X dev -u there.py --lr 1", "-Wignore there.py", "-W error there.py"]
         {
-            assert_eq!(find(&rank(words)), Some(Ok("there.py")), "{words}");
+            assert_eq!(find(&rank(words), false), Some(Ok("there.py")), "{words}");
         }
         let others = ["python3-coverage", "python_wrapper.sh", "./python-launch"];
         for program in others {
             let argv = [program, "missing.py"].map(str::to_owned).into();
-            assert_eq!(find(&RankSpec { argv, ..rank("x") }), None, "{program}");
+            assert_eq!(find(&RankSpec { argv, ..rank("x") }, false), None, "{program}");
         }
         for words in ["-m", "-m pkg.train", "-u -m pkg.train x.py", "-c x.py", "-uc x.py", "-"] {
-            assert_eq!(find(&rank(words)), None, "{words}");
+            assert_eq!(find(&rank(words), false), None, "{words}");
         }
-        let missing = |words| find(&rank(words)).unwrap().unwrap_err();
+        let missing = |words| find(&rank(words), false).unwrap().unwrap_err();
         let remedy = "set workdir (--workdir), or sync a folder (--sync)";
         for script in ["nosuch/train.py", "missing.py", "train.py"] {
             let words = format!("no file {script} in {at}: {remedy}");
-            assert_eq!(find(&rank(&format!("-u {script}"))), Some(Err(words)));
+            assert_eq!(find(&rank(&format!("-u {script}")), false), Some(Err(words)));
+            let synced = find(&rank(script), true).unwrap().unwrap_err();
+            assert_eq!(synced, format!("no file {script} in {at}: {NOT_SYNCED}"));
         }
         let absolute = format!("{at}/nosuch/train.py");
         let words = "write its path on this host, or sync its folder (--sync)";

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use super::{glyphs, output};
+use super::{again, glyphs, output};
 use crate::config::ConfigError;
 use crate::domain::filter::Filter;
 use crate::domain::host::{LinkState, RefusalKind};
@@ -129,7 +129,7 @@ pub fn print(failure: &Failure) {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || !stderr.is_terminal();
     let text = match &failure.coloured {
         Some(coloured) if !plain => coloured.clone(),
-        _ => failure.words(),
+        _ => again::with_hosts(&failure.words()),
     };
     output::err(&glyphs::shown(&format!("{text}\n")));
 }

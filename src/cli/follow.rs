@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{self, MissedTickBehavior};
 
+use super::again::with_hosts;
 use super::disk;
 use super::errors::{Code, Failure, outcome_code, to_stdout};
 use super::glyphs;
@@ -257,7 +258,7 @@ fn asked(ask: Ask, part: Part, run: &RunId, recorded: &mut Recorded, screen: &mu
             recorded.session().stop(run, true);
         }
         Ask::Stop { code, .. } => {
-            screen.own(&format!("leaving; to end the run: hvtui stop {short} --now"));
+            screen.own(&with_hosts(&format!("leaving; to end the run: hvtui stop {short} --now")));
             return Some(code);
         }
     }
@@ -285,7 +286,7 @@ fn all_ranks_run(screen: &mut Screen) -> Result<ExitCode, Failure> {
 /// `To come back: …; to end it: …`.
 pub(crate) fn how_to_go_on(run: &RunId) -> String {
     let short = run.short();
-    format!("To come back: hvtui attach {short}; to end it: hvtui stop {short}")
+    with_hosts(&format!("To come back: hvtui attach {short}; to end it: hvtui stop {short}"))
 }
 
 /// Prints what the printer says, until standard output takes nothing more.

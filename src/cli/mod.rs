@@ -3,6 +3,7 @@
 //! [`main`] turns arguments into a command, runs it and turns its end into an exit code; each command is one
 //! file of [`commands`]. Nothing imports this module.
 
+mod again;
 pub mod args;
 mod ask;
 mod candidates;
@@ -82,6 +83,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
+    again::keep(cli.hosts.as_deref());
     let ended = dispatch(&cli);
     ask::restore();
     let code = ended.unwrap_or_else(|failure| {

@@ -63,13 +63,16 @@ impl Reach {
 /// The commands in lines. `reach` says how a host is reached; `None` for this machine.
 pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> Vec<String> {
     let mut lines = Vec::new();
-    if plan.spec.options.delegate.is_some() {
-        // It is the launcher's own line that is started.
+    // A launcher's own line is started as it is; hvtui's own workers meet by what the client makes at the start.
+    if plan.spec.options.delegate.is_some() || plan.spec.kind == JobKind::Native {
+        return lines;
+    }
+    if let Some(why) = not_by_hand(plan) {
+        lines.push(format!("(not told as commands by hand: {why})"));
         return lines;
     }
     match plan.spec.kind {
-        // Its ranks meet by what the client makes at the start.
-        JobKind::Native => return lines,
+        JobKind::Slurm => lines.push(format!("  {}", srun(plan))),
         JobKind::Mpi => lines.push(format!("  {}", mpirun(plan, &reach))),
         JobKind::Horovod => lines.push(format!("  {}", horovodrun(plan, &reach))),
         _ => {
@@ -97,6 +100,15 @@ pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> V
         lines.push(format!("  (without the secret variables: {})", secret.join(", ")));
     }
     lines
+}
+
+/// Why commands by hand would not do the same.
+fn not_by_hand(plan: &LaunchPlan) -> Option<&'static str> {
+    if plan.spec.options.container.is_some() {
+        return Some("hvtui starts each rank in a container of its own");
+    }
+    let without = "TF_CONFIG names ports that are free on the hosts, which are known at the start alone";
+    (plan.spec.kind == JobKind::Tensorflow).then_some(without)
 }
 
 /// A line as it is given to a host's shell: through ssh, unless it is this machine.
@@ -222,6 +234,14 @@ fn mpirun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> Strin
         }
         words.extend(passed.iter().chain(&program.command).cloned());
     }
+    by_launcher(plan, &words)
+}
+
+fn srun(plan: &LaunchPlan) -> String {
+    let mut words = vec!["srun".to_owned()];
+    words.extend(plan.spec.options.mpi_args.iter().cloned());
+    words.push(format!("--ntasks={}", plan.spec.world()));
+    words.extend(plan.spec.command.iter().cloned());
     by_launcher(plan, &words)
 }
 

@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::*;
+use crate::domain::container::ContainerOptions;
 use crate::domain::fixtures::{host_run, placement, run_spec};
 use crate::domain::options::{LocalRankArg, RunOptions};
 use crate::domain::run::{Placement, RunSpec};
@@ -212,4 +213,32 @@ fn horovod_is_one_line_and_hvtuis_own_jobs_are_none() {
     assert_eq!(by_hand(&plan, by_ssh)[1], bare, "no `env` without a variable");
     plan.spec.kind = JobKind::Native;
     assert!(by_hand(&plan, by_ssh).is_empty());
+}
+
+#[test]
+fn of_slurm_it_is_the_line_of_srun() {
+    let mut plan = plan(JobKind::Slurm, &[("here", 4)], &["python3", "e.py"], &[("A", "1"), ("TOKEN", MASK)]);
+    plan.spec.options.mpi_args = ["-N2", "--ntasks-per-node=2"].map(str::to_owned).into();
+    assert_eq!(
+        by_hand(&plan, by_ssh),
+        [
+            "the same by hand:",
+            "  cd / && env A=1 srun -N2 --ntasks-per-node=2 --ntasks=4 python3 e.py",
+            "  (without the secret variables: TOKEN)"
+        ]
+    );
+}
+
+#[test]
+fn what_no_command_by_hand_would_do_is_said() {
+    let tensorflow = plan(JobKind::Tensorflow, &[("here", 2)], &["python3", "tf.py"], &[]);
+    let ports = "(not told as commands by hand: TF_CONFIG names ports that are free on the hosts, which are known at the start alone)";
+    assert_eq!(by_hand(&tensorflow, by_ssh), [ports]);
+    for kind in [JobKind::Plain, JobKind::Torch, JobKind::Mpi] {
+        let mut plan = plan(kind, &[("here", 2)], &["python3", "m.py"], &[]);
+        assert!(by_hand(&plan, by_ssh).len() > 1, "{kind:?}");
+        plan.spec.options.container = Some(ContainerOptions::of("x:1"));
+        let containers = "(not told as commands by hand: hvtui starts each rank in a container of its own)";
+        assert_eq!(by_hand(&plan, by_ssh), [containers], "{kind:?}");
+    }
 }

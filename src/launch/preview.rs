@@ -7,7 +7,7 @@ use crate::domain::collectives::are_recorded;
 use crate::domain::container::ContainerOptions;
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::options::PythonHooks;
-use crate::domain::run::{HostRun, RankSpec};
+use crate::domain::run::{HostRun, JobKind, RankSpec};
 use crate::domain::text::sanitize;
 
 /// Variables that get their values when the hosts are ready.
@@ -87,7 +87,8 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
     let traced = if runs.iter().any(|run| run.traceable) { SET_TO_TRACE } else { "" };
     let recorder = if are_recorded(spec) { SET_TO_RECORD } else { "" };
     let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
-    lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{recorder}{traced}"));
+    let cluster = if spec.kind == JobKind::Tensorflow { ", TF_CONFIG, no_grpc_proxy" } else { "" };
+    lines.push(format!("set when the hosts are ready: {SET_AT_START}{cluster}{plugin}{recorder}{traced}"));
     lines
 }
 

@@ -1,7 +1,7 @@
 //! What the launches of a session copy to their hosts: folders that are being read, and copies under way.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use super::syncing::{SyncProgress, Syncing};
 use super::waiting::PendingLaunch;
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::python::{Runs, runs};
 use crate::domain::sync::{Code, Digest, SyncPlan};
 use crate::domain::time::Stamp;
 use crate::domain::units::counted;
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::Since;
-use crate::sync::manifest::Manifest;
+use crate::sync::manifest::{Entry, Kind, Manifest};
 use crate::sync::snapshot::{self, Progress, Snapshot};
 use crate::sync::{SyncError, git};
 
@@ -150,6 +151,33 @@ pub(super) fn fault(plan: &SyncPlan, error: &SyncError) -> LaunchError {
     })
 }
 
+/// What is said of a script of Python's that a folder does not bring, before it is copied: the hosts may have it from elsewhere.
+pub(super) fn lacks(plan: &SyncPlan, read: &Snapshot, command: &[String]) -> Option<String> {
+    let (program, words) = command.split_first()?;
+    let version = Path::new(program).file_name()?.to_str()?.strip_prefix("python")?;
+    if !version.chars().all(|c| c.is_ascii_digit() || c == '.') {
+        return None;
+    }
+    let Some(Runs::Script(script)) = runs(words.iter().map(String::as_str)) else { return None };
+    let plain = script.strip_prefix("./").unwrap_or(script);
+    let is_inside = Path::new(plain).components().all(|part| matches!(part, Component::Normal(_)));
+    let entries = read.manifest.entries();
+    // behind a symlink lies what is not looked at
+    let is_there = |entry: &Entry| {
+        let is_link = matches!(entry.kind, Kind::Link { .. });
+        entry.path == plain || is_link && Path::new(plain).starts_with(&entry.path)
+    };
+    if !is_inside || plain.starts_with('~') || entries.iter().any(is_there) {
+        return None;
+    }
+    let why = if read.dir.join(plain).exists() {
+        "is left out by .gitignore or .hvtuiignore (`!NAME` in .hvtuiignore takes it in)"
+    } else {
+        "is not in the folder that --sync sends"
+    };
+    Some(format!("{script} {why}: it must be in {} on the hosts already", plan.remote))
+}
+
 /// `sync  hashing 120 M of 3.4 G  400 M/s  8 s left`.
 fn words(progress: &Progress, took_us: u64) -> String {
     match progress.to_hash() {
@@ -225,6 +253,45 @@ mod tests {
         let error = snapshot::snapshot(&file, None, 0, &Progress::default()).unwrap_err();
         let said = fault(&plan, &error).to_string();
         assert_eq!(said, format!("--sync {path} is not a folder: --sync copies folders"));
+    }
+
+    #[test]
+    fn a_script_that_a_folder_does_not_bring_is_told_before_it_is_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for folder in ["data", "src"] {
+            std::fs::create_dir(at(folder)).unwrap();
+        }
+        std::fs::write(at(".gitignore"), "data/\n").unwrap();
+        for script in ["data/t.py", "src/t.py"] {
+            std::fs::write(at(script), "").unwrap();
+        }
+        std::os::unix::fs::symlink("src", at("link")).unwrap();
+        let read = snapshot::snapshot(dir.path(), None, 0, &Progress::default()).unwrap();
+        let path = dir.path().display().to_string();
+        let plan = SyncPlan { dir: path, remote: "~/code".to_owned(), delete: false };
+        let lacks = |line: &str| {
+            let command: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            lacks(&plan, &read, &command)
+        };
+        let ignored = lacks("python3 -u data/t.py --lr 1").unwrap();
+        assert!(ignored.starts_with("data/t.py is left out by .gitignore"), "{ignored}");
+        let absent = lacks("python3.12 nosuch.py").unwrap();
+        assert_eq!(
+            absent,
+            "nosuch.py is not in the folder that --sync sends: it must be in ~/code on the hosts already"
+        );
+        let others = [
+            "python3 ./src/t.py",
+            "python3 link/t.py",
+            "python3 -m nosuch",
+            "python3 /x/t.py",
+            "./x",
+            "python3 ../t.py",
+        ];
+        for line in others {
+            assert_eq!(lacks(line), None, "{line}");
+        }
     }
 
     #[tokio::test]

@@ -242,7 +242,8 @@ fn of_two_clients_with_one_state_folder_the_second_follows_without_recording() {
     second.wait_to_say("another hvtui here records it");
     second.wait_to_say("rank 1 line");
     second.signal(cluster, "INT");
-    second.wait_to_say(&format!("detached; the run goes on. To come back: hvtui attach {}", &run[22..]));
+    second.wait_to_say("detached; the run goes on. To come back: hvtui --hosts ");
+    second.wait_to_say(&format!(" attach {}; to end it: hvtui --hosts ", &run[22..]));
     assert_eq!(second.code(), 130);
     end(cluster, &run);
     assert_eq!(first.code(), 0);

@@ -139,7 +139,12 @@ fn an_unknown_host_key_is_refused_until_it_is_trusted() {
     assert_eq!(refused.code, 77, "{refused:#?}");
     let line = cluster.on("n1", "ssh-keyscan -t ed25519 10.77.0.11 2>/dev/null | ssh-keygen -lf -");
     let fingerprint = line.split_whitespace().nth(1).expect("a fingerprint").to_owned();
-    assert_says(&refused, &[&fingerprint, "hvtui hosts trust", "n1"]);
+    assert_says(&refused, &[&fingerprint, "hosts trust n1"]);
+    let checked = client.run(&["hosts", "check", "n1"]);
+    assert!(
+        checked.out.contains("run: hvtui --hosts ") && checked.out.contains(" hosts trust n1"),
+        "{checked:#?}"
+    );
     let trusted = client.run(&["hosts", "trust", "n1", "--fingerprint", &fingerprint]);
     assert_eq!(trusted.code, 0, "{trusted:#?}");
     let ended = client.run(&["run", "-H", "n1:1", "--", "true"]);

@@ -142,7 +142,7 @@ fn a_host_that_is_down_keeps_no_other_from_being_cleared() {
     let taken = client.run(&["hosts", "mesh", "--remove", "--yes"]);
     assert_eq!(taken.code, 69, "{taken:?}");
     assert!(taken.out.contains("is taken out on n1, n2"), "{taken:?}");
-    assert!(taken.err.contains("n3: ") && taken.err.contains("hvtui hosts mesh --remove n3"), "{taken:?}");
+    assert!(taken.err.contains("n3: ") && taken.err.contains(" hosts mesh --remove n3"), "{taken:?}");
     assert_eq!([files(&cluster, "n1"), files(&cluster, "n2")], [before[0].clone(), before[1].clone()]);
     cluster.change("start", "n3");
     assert_eq!(files(&cluster, "n3"), with);

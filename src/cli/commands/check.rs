@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::trust::find;
+use crate::cli::again::with_hosts;
 use crate::cli::errors::fault;
 use crate::cli::errors::{Code, Failure, to_person, to_stdout};
 use crate::cli::json::{self, VERSION};
@@ -93,7 +94,7 @@ pub fn run(
     if json {
         to_stdout(&as_json(file, &told, &notes)?)?;
     } else {
-        to_person(&as_text(verbose, file, &told, &notes))?;
+        to_person(&with_hosts(&as_text(verbose, file, &told, &notes)))?;
     }
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }

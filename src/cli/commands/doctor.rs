@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use self::history::{Since, as_json, compare};
 use self::text::{as_text, changes_text};
+use crate::cli::again::with_hosts;
 use crate::cli::args::DoctorArgs;
 use crate::cli::errors::{Failure, note, to_person, to_stdout};
 use crate::cli::json;
@@ -65,10 +66,11 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     if let Some(before) = before {
         compare(&before, &mut json, of_all);
         if !args.json {
-            to_person(&changes_text(&before, &json, json.changes.as_deref().unwrap_or_default()))?;
+            let changes = json.changes.as_deref().unwrap_or_default();
+            to_person(&with_hosts(&changes_text(&before, &json, changes)))?;
         }
     } else if !args.json {
-        to_person(&as_text(&matrix, args.verbose))?;
+        to_person(&with_hosts(&as_text(&matrix, args.verbose)))?;
     }
     if args.json {
         to_stdout(&json::line(&json)?)?;
@@ -78,7 +80,7 @@ pub fn run(args: &DoctorArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     }
     let fixed = if args.fix { fix::run(&matrix, &hosts, file, (paths, &wanted))? } else { None };
     if let Some(fixed) = &fixed {
-        to_person(&as_text(fixed, args.verbose))?;
+        to_person(&with_hosts(&as_text(fixed, args.verbose)))?;
     }
     // what was looked at again counts as it is now
     let matrix = overlaid(matrix, fixed);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::{doctor, watch};
+use crate::cli::again::with_hosts;
 use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
 use crate::cli::complete::close_recordings;
 use crate::cli::errors::{Code, Failure, note, to_person, to_stdout};
@@ -121,11 +122,11 @@ async fn dry_run(
                     return Ok(ExitCode::SUCCESS);
                 }
                 let found = doctor::examine_plan(&mut session, &planned).await;
-                to_person(&troubles(&found, Mark::Look))?;
+                to_person(&with_hosts(&troubles(&found, Mark::Look)))?;
                 if let (Some(red), OnRed::Refuse) = (red(&found), request.on_red) {
                     return Err(Failure::new(Code::Unfit, format!("nothing would be started: {red}")));
                 }
-                to_person(&troubles(&found, Mark::Bad))?;
+                to_person(&with_hosts(&troubles(&found, Mark::Bad)))?;
                 let lacking = lacking(&preflight(&mut session, &planned).await);
                 if !lacking.is_empty() {
                     let lacking = lacking.join("\n");

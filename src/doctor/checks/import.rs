@@ -63,6 +63,9 @@ pub(in crate::doctor) struct Tried {
     /// Whether it was not tried, since it took too long before.
     #[serde(default)]
     is_given_up: bool,
+    /// Whether pip installs nothing into this Python, as the system manages it.
+    #[serde(default)]
+    is_managed: bool,
     /// Whether the script changes where modules and libraries are found before it imports them.
     #[serde(default)]
     is_led: bool,
@@ -349,6 +352,7 @@ impl Place {
         let mut tried = Tried {
             module: module.to_owned(),
             python: self.python.display().to_string(),
+            is_managed: is_managed(&self.python),
             ..Tried::default()
         };
         let value = |name: &str| {
@@ -436,6 +440,18 @@ pub(in crate::doctor) fn python(
     Ok(PathBuf::from(first))
 }
 
+/// Whether pip refuses to install into a Python: one of the system's with the mark of PEP 668, not one of a venv's.
+fn is_managed(python: &Path) -> bool {
+    let folder = |file: &Path| file.parent().and_then(Path::parent).map(Path::to_owned);
+    if folder(python).is_some_and(|folder| folder.join("pyvenv.cfg").exists()) {
+        return false;
+    }
+    // `python3` leads to `python3.12`, as the folder of its library is named
+    let Ok(real) = python.canonicalize() else { return false };
+    let Some((folder, version)) = folder(&real).zip(real.file_name()) else { return false };
+    folder.join("lib").join(version).join("EXTERNALLY-MANAGED").exists()
+}
+
 /// What executes a script: its first line behind `#!`.
 fn first_line(script: &Path) -> Option<String> {
     use std::io::Read;
@@ -473,7 +489,7 @@ fn judge(tried: &[Tried], has_gpus: bool) -> Verdict {
     for one in tried {
         let Tried { module, python, .. } = one;
         if let Some(words) = &one.fault {
-            let known = cause::of(module, python, words);
+            let known = cause::of(module, python, words, one.is_managed);
             let evidence = format!("{python} can't import {module}: {words}");
             let verdict = Verdict::bad(evidence, known.cause, known.remedy);
             let verdict = match known.fix {
@@ -486,7 +502,7 @@ fn judge(tried: &[Tried], has_gpus: bool) -> Verdict {
     }
     if let Some(one) = tried.iter().find(|one| one.warning.is_some()) {
         let words = one.warning.as_deref().unwrap_or_default();
-        let known = cause::of(&one.module, &one.python, words);
+        let known = cause::of(&one.module, &one.python, words, one.is_managed);
         return Verdict::bad(format!("{}: {words}", one.module), known.cause, known.remedy).may_run();
     }
     if let Some(one) = tried.iter().find(|one| has_gpus && one.nccl == Some(false)) {

@@ -162,3 +162,21 @@ fn what_hosts_have_imported_is_compared_where_nothing_else_is_wrong() {
     assert_eq!((warned.mark, warned.for_launch()), (Mark::Bad, Mark::Look));
     assert!(warned.remedy.unwrap().contains("CUDA 12.8 or later"));
 }
+
+#[test]
+fn the_systems_python_with_its_mark_takes_no_packages() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["usr/bin", "usr/lib/python3.12", "venv/bin"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    std::fs::write(at("usr/bin/python3.12"), "").unwrap();
+    std::os::unix::fs::symlink("python3.12", at("usr/bin/python3")).unwrap();
+    std::os::unix::fs::symlink(at("usr/bin/python3"), at("venv/bin/python3")).unwrap();
+    std::fs::write(at("venv/pyvenv.cfg"), "").unwrap();
+    assert!(!is_managed(&at("usr/bin/python3")), "without the mark");
+    std::fs::write(at("usr/lib/python3.12/EXTERNALLY-MANAGED"), "").unwrap();
+    assert!(is_managed(&at("usr/bin/python3")) && is_managed(&at("usr/bin/python3.12")));
+    assert!(!is_managed(&at("venv/bin/python3")), "a venv's own");
+    assert!(!is_managed(&at("usr/bin/python2")), "not there");
+}

@@ -62,11 +62,14 @@ impl Session {
 
     /// A launch goes on with the folder as it was read.
     pub(super) fn folder_was_read(&mut self, launch: Unread, read: Result<ReadTree, SyncError>) {
-        let plan = match &launch {
-            Unread::Launch(pending) => pending.request.options.sync.clone(),
-            Unread::Plan(plan) => plan.spec.options.sync.clone(),
+        let (options, workdir, command) = match &launch {
+            Unread::Launch(pending) => {
+                (&pending.request.options, &pending.request.workdir, &pending.request.command)
+            }
+            Unread::Plan(plan) => (&plan.spec.options, &plan.spec.workdir, &plan.spec.command),
         };
-        let ReadTree { code, differs, .. } = match read {
+        let plan = options.sync.clone();
+        let ReadTree { code, differs, snapshot } = match read {
             Ok(tree) => tree,
             Err(error) => {
                 let error = match &plan {
@@ -76,7 +79,15 @@ impl Session {
                 return self.outputs.push_back(Output::LaunchFailed(error));
             }
         };
-        self.outputs.extend(differs.map(Output::Remark));
+        // where the ranks start elsewhere, or the folder is used as it is, it says nothing
+        let starts_there = |plan: &&SyncPlan| {
+            workdir.as_ref() == Some(&plan.remote)
+                && options.container.is_none()
+                && !self.trees.is_in_place(plan)
+        };
+        let lacking =
+            plan.as_ref().filter(starts_there).and_then(|plan| trees::lacks(plan, &snapshot, command));
+        self.outputs.extend(differs.into_iter().chain(lacking).map(Output::Remark));
         match launch {
             Unread::Launch(mut pending) => {
                 pending.request.code = Some(code);

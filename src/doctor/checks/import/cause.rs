@@ -50,8 +50,28 @@ const NAMED_OTHERWISE: [(&str, &str); 6] = [
     ("dateutil", "python-dateutil"),
 ];
 
-/// Of the import of a module by a Python.
-pub(super) fn of(module: &str, python: &str, words: &str) -> Meaning {
+/// The folder of an environment that is made for what a system's Python may not be given.
+const VENV: &str = "~/venv";
+
+/// Of the import of a module by a Python; `is_managed` of one into which pip installs nothing.
+pub(super) fn of(module: &str, python: &str, words: &str, is_managed: bool) -> Meaning {
+    let meaning = meaning_of(module, python, words);
+    let pip = format!("{} -m pip install ", shell_word(python));
+    match meaning.remedy.strip_prefix(&pip) {
+        Some(package) if is_managed && words.contains("No module named '") => Meaning {
+            remedy: format!(
+                "pip installs nothing into this Python, which the system manages: {} -m venv {VENV} && {VENV}/bin/python -m pip install \
+                 {package}; then run with --venv {VENV}",
+                shell_word(python)
+            ),
+            fix: None,
+            ..meaning
+        },
+        _ => meaning,
+    }
+}
+
+fn meaning_of(module: &str, python: &str, words: &str) -> Meaning {
     let known = [absent_module, undefined, missing_library, other_versions, no_code, of_the_machine];
     let found = known.iter().find_map(|known| known(module, python, words));
     found.unwrap_or_else(|| {
@@ -287,14 +307,21 @@ mod tests {
             ("it is ended by signal 4", "AVX", "for this processor"),
             ("SyntaxError: invalid syntax", "end at that line", "-c 'import torch' there"),
         ] {
-            let found = of("torch", "/usr/bin/python3", words);
+            let found = of("torch", "/usr/bin/python3", words, false);
             assert!(found.cause.contains(cause), "{words}: {found:?}");
             assert!(found.remedy.contains(remedy), "{words}: {found:?}");
         }
-        let fix = |absent: &str| {
-            of("torch", "/usr/bin/python3", &format!("ModuleNotFoundError: No module named '{absent}'")).fix
+        let absent = |name: &str, is_managed| {
+            let words = format!("ModuleNotFoundError: No module named '{name}'");
+            of("torch", "/usr/bin/python3", &words, is_managed)
         };
+        let fix = |name: &str| absent(name, false).fix;
         assert_eq!(fix("yaml").as_deref(), Some("/usr/bin/python3 -m pip install pyyaml"));
         assert_eq!(fix("my_private_module"), None, "a package of that name may be a stranger's");
+        let managed = absent("yaml", true);
+        assert_eq!(managed.fix, None, "what pip would refuse");
+        let venv = "/usr/bin/python3 -m venv ~/venv && ~/venv/bin/python -m pip install pyyaml ";
+        assert!(managed.remedy.contains(venv), "{managed:?}");
+        assert!(managed.remedy.ends_with("; then run with --venv ~/venv"), "{managed:?}");
     }
 }
