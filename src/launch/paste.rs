@@ -301,7 +301,8 @@ fn env_options(draft: &mut Draft<'_>, mut at: usize) -> Result<usize, Caret> {
             ("--", _) => break,
             ("-C" | "--chdir", Some(folder)) => draft.pasted.workdir = Some(folder),
             ("-" | "-i" | "--ignore-environment", _) => draft.remark(format!(
-                "`env {name}` is left out: ranks have no variable of this shell but those that the line names."
+                "`env {name}` is left out: of this shell's variables, ranks on other hosts have those that the line names, ranks on \
+                 this machine all."
             )),
             (_, value) => {
                 let value = value.map(|value| format!(" {}", quote(&value))).unwrap_or_default();

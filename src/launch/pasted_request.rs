@@ -168,7 +168,7 @@ fn other_nodes(pasted: &Pasted) -> Option<String> {
     let is_elastic = pasted.not_understood.iter().any(|option| option.starts_with("--nnodes"));
     let has_others = is_elastic || pasted.nodes.is_some_and(|nodes| nodes > 1);
     (has_others && pasted.kind == JobKind::Torch).then(|| {
-        "the line is started on one host: the other nodes of `--nnodes` are not started, and its ranks wait for them.".to_owned()
+        "the line is started on one host: the other nodes of `--nnodes` are not started, and its ranks wait for those that they need.".to_owned()
     })
 }
 

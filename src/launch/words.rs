@@ -258,6 +258,8 @@ struct Splitter<'a> {
     word: Option<Word>,
     /// Whether commands before the command may prepare a shell.
     prepares: bool,
+    /// Whether they are options that sbatch reads, to which no character but quotes and a backslash has a meaning.
+    is_batch: bool,
     before: Vec<Step>,
     ending: Ending,
     batch: Vec<Word>,
@@ -267,8 +269,8 @@ struct Splitter<'a> {
 
 impl<'a> Splitter<'a> {
     fn of(line: &'a str, prepares: bool) -> Self {
-        let (words, before, ending) = (Vec::new(), Vec::new(), Ending::default());
-        Self { line, at: 0, words, word: None, prepares, before, ending, batch: Vec::new(), from: 0 }
+        let (words, before, ending, batch) = (Vec::new(), Vec::new(), Ending::default(), Vec::new());
+        Self { line, at: 0, words, word: None, prepares, is_batch: false, before, ending, batch, from: 0 }
     }
 
     /// The command that ends here only prepares a shell for the next one: its words are taken away, but for variables.
@@ -323,7 +325,7 @@ impl<'a> Splitter<'a> {
                 '\'' => self.single_quoted(at)?,
                 '"' => self.double_quoted(at)?,
                 '\\' => self.escape(at),
-                '|' | '&' | ';' | '<' | '>' | '(' | ')' => {
+                '|' | '&' | ';' | '<' | '>' | '(' | ')' if !self.is_batch => {
                     if self.ends_command(at) {
                         continue;
                     }
@@ -425,7 +427,8 @@ impl<'a> Splitter<'a> {
         let options = line[self.at..end].strip_prefix(BATCH);
         let is_first = self.prepares && self.words.is_empty() && self.before.is_empty();
         if let Some(options) = options.filter(|rest| is_first && rest.starts_with(char::is_whitespace)) {
-            let inner = Splitter { at: end - options.len(), ..Splitter::of(&line[..end], false) };
+            let at = end - options.len();
+            let inner = Splitter { at, is_batch: true, ..Splitter::of(&line[..end], false) };
             let read = inner.run().map_err(|caret| Caret { line: line.to_owned(), ..caret })?;
             self.batch.extend(read.words);
         }
@@ -520,6 +523,7 @@ impl<'a> Splitter<'a> {
             c.is_ascii_alphanumeric() || "_{(?!#@*$-".contains(c) || !quoted && matches!(c, '\'' | '"')
         };
         let (what, len) = match c {
+            _ if self.is_batch => return Ok(()),
             '`' => ("a command in backticks", rest.find('`').map_or(1, |end| end + 2)),
             '$' if rest.starts_with('(') => ("`$(…)`", rest.find(')').map_or(2, |end| end + 2)),
             '$' if rest.starts_with(begins) => {

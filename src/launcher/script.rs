@@ -28,7 +28,9 @@ pub fn text_of(command: &[String], folders: &[PathBuf]) -> Option<String> {
 
 fn read(path: &Path, folders: &[PathBuf]) -> Option<String> {
     let below = folders.iter().map(|folder| folder.join(path));
-    let file = below.chain([path.to_owned()]).find_map(|path| std::fs::File::open(path).ok())?;
+    // a pipe, such as /dev/stdin, is the rank's own
+    let mut files = below.chain([path.to_owned()]).filter(|path| path.is_file());
+    let file = files.find_map(|path| std::fs::File::open(path).ok())?;
     let mut text = Vec::new();
     file.take(SCRIPT).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())

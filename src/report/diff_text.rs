@@ -49,10 +49,10 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
     if comparison.differences.is_empty() {
         out.push_str("  nothing that is recorded\n");
     }
-    for difference in comparison.differences.iter().filter(|difference| !is_half_known(difference)) {
+    for difference in comparison.differences.iter().filter(|difference| !is_half_known(difference, a, b)) {
         out.push_str(&differs(difference));
     }
-    let half_known = || comparison.differences.iter().filter(|difference| is_half_known(difference));
+    let half_known = || comparison.differences.iter().filter(|difference| is_half_known(difference, a, b));
     let of_a: Vec<&str> = half_known().filter(|one| one.a.is_none()).map(|one| one.name.as_str()).collect();
     let of_b: Vec<&str> = half_known().filter(|one| one.b.is_none()).map(|one| one.name.as_str()).collect();
     for (side, names) in [("A", of_a), ("B", of_b)] {
@@ -65,8 +65,7 @@ pub fn render(a: &RunAnalysis, b: &RunAnalysis, comparison: &Comparison) -> Stri
 }
 
 /// What hosts and ranks tell of themselves, so that a run of which it is not there may have had the same.
-const TOLD: [&str; 15] = [
-    "workdir",
+const TOLD: [&str; 14] = [
     "commit",
     "branch",
     "job",
@@ -83,11 +82,16 @@ const TOLD: [&str; 15] = [
     "hvtui",
 ];
 
-/// Whether it is known of one run alone: that is no difference.
-fn is_half_known(difference: &Difference) -> bool {
+/// Whether it is known of one run alone: that is no difference. A launch without a folder had none, of an import it is unknown.
+fn is_half_known(difference: &Difference, a: &RunAnalysis, b: &RunAnalysis) -> bool {
+    let lacks = match (&difference.a, &difference.b) {
+        (None, _) => a,
+        (_, None) => b,
+        _ => return false,
+    };
     let name = &difference.name[..];
-    let is_told = TOLD.contains(&name) || name.starts_with("version ");
-    is_told && (difference.a.is_none() || difference.b.is_none())
+    let is_import = lacks.facts.iter().any(|fact| fact.name == "imported");
+    TOLD.contains(&name) || name.starts_with("version ") || (is_import && name == "workdir")
 }
 
 fn row(metric: &Compared) -> String {

@@ -137,12 +137,17 @@ fn a_comparison_fits_80_columns() {
 fn what_is_known_of_one_run_alone_is_one_line_and_no_difference() {
     let (a, mut b) = (late_run(60, 20), late_run(60, 20));
     let fact = |name: &str| Fact { name: name.to_owned(), value: "1".to_owned() };
-    let mut a = RunAnalysis { facts: vec![fact("driver"), fact("version torch"), fact("env NEW")], ..a };
+    let facts = ["driver", "version torch", "env NEW", "workdir"].map(fact);
+    let mut a = RunAnalysis { facts: facts.to_vec(), ..a };
     b.facts.clear();
     let (of_a, of_b) = (side(a.clone()), side(b.clone()));
     let text = diff_text::render(&a, &b, &compare(&of_a, &of_b));
-    let told = "\nWhat differs\n  env NEW             1 → –\n  unknown of B: driver, version torch\n";
+    let told = "\nWhat differs\n  env NEW             1 → –\n  workdir             1 → –\n  \
+                unknown of B: driver, version torch\n";
     assert!(text.ends_with(told), "{text}");
+    let import = RunAnalysis { facts: vec![fact("imported")], ..b.clone() };
+    let text = diff_text::render(&a, &import, &compare(&of_a, &side(import.clone())));
+    assert!(text.ends_with("  unknown of B: driver, version torch, workdir\n"), "{text}");
     let text = diff_text::render(&b, &a, &compare(&of_b, &of_a));
     assert!(text.ends_with("  unknown of A: driver, version torch\n"), "{text}");
     // and one that no number shows is none

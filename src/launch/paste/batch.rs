@@ -56,26 +56,28 @@ const OF_SRUN: [&str; 38] = [
 pub(super) fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     let mut whole = line.clone();
     let batch = std::mem::take(&mut whole.batch);
-    let srun = srun(&whole.words);
-    let (taken, left) = match srun {
-        Some(_) => sorted(&batch),
-        None => (Vec::new(), batch),
-    };
-    if let Some(at) = srun {
+    let mut read = super::read(&whole)?;
+    let left = if let Some(at) = srun(&whole.words) {
+        let Sorted { taken, second, left } = sorted(&batch, read.as_ref());
         let behind = whole.words.split_off(at + 1);
         whole.words.extend(taken.into_iter().chain(behind));
-    }
-    let read = super::read(&whole)?;
-    if left.is_empty() {
+        read = super::read(&whole)?;
+        [
+            (second, "what the script says later counts"),
+            (left, "hvtui keeps what ranks print and starts no batch job"),
+        ]
+    } else {
+        let why = "the line is none of srun; -np, -H and --gpus say how many ranks there are and where";
+        [(batch, why), (Vec::new(), "")]
+    };
+    if left.iter().all(|(words, _)| words.is_empty()) {
         return Ok(read);
     }
     let mut pasted = read.map_or_else(|| super::plain(&whole), Ok)?;
-    let texts: Vec<&str> = left.iter().map(|word| word.text.as_str()).collect();
-    let why = match srun {
-        Some(_) => "hvtui keeps what ranks print and starts no batch job",
-        None => "the line is none of srun; -np, -H and --gpus say how many ranks there are and where",
-    };
-    pasted.left_out.push(format!("`#SBATCH {}` is left out: {why}.", join(&texts)));
+    for (words, why) in left.iter().filter(|(words, _)| !words.is_empty()) {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        pasted.left_out.push(format!("`#SBATCH {}` is left out: {why}.", join(&texts)));
+    }
     Ok(Some(pasted))
 }
 
@@ -87,17 +89,47 @@ fn srun(words: &[Word]) -> Option<usize> {
     (base(&words[at].text) == "srun").then_some(at)
 }
 
-/// The options that srun takes, and the others, each with its values.
-fn sorted(batch: &[Word]) -> (Vec<Word>, Vec<Word>) {
-    let (mut taken, mut left) = (Vec::new(), Vec::new());
+/// The options of a batch script, each with its values.
+#[derive(Default)]
+struct Sorted {
+    /// Those that srun takes.
+    taken: Vec<Word>,
+    /// Those that the line of srun has itself.
+    second: Vec<Word>,
+    left: Vec<Word>,
+}
+
+/// `own`: what the line of srun says itself.
+fn sorted(batch: &[Word], own: Option<&Pasted>) -> Sorted {
+    let mut sorted = Sorted::default();
     let mut at = 0;
     while at < batch.len() {
         let option = option_at(batch, at);
         at = option.end;
-        let words = batch[option].to_vec();
-        if is_of_srun(&words[0].text) { taken.extend(words) } else { left.extend(words) }
+        let words = &batch[option];
+        let name = name(&words[0].text);
+        let list = if !OF_SRUN.contains(&name) {
+            &mut sorted.left
+        } else if own.is_some_and(|own| says(own, name)) {
+            &mut sorted.second
+        } else {
+            &mut sorted.taken
+        };
+        list.extend_from_slice(words);
     }
-    (taken, left)
+    sorted
+}
+
+/// Whether a line of srun has an option itself of which hvtui takes one alone; of the others srun takes the last.
+fn says(own: &Pasted, name: &str) -> bool {
+    match name {
+        "-N" | "--nodes" => own.nodes.is_some(),
+        "-n" | "--ntasks" => own.np.is_some(),
+        "--ntasks-per-node" | "--tasks-per-node" => own.per_node.is_some(),
+        "-w" | "--nodelist" => !own.hosts.is_empty(),
+        "-D" | "--chdir" => own.workdir.is_some(),
+        _ => false,
+    }
 }
 
 /// An option and the values behind it.
@@ -106,12 +138,11 @@ fn option_at(batch: &[Word], at: usize) -> Range<usize> {
     at..at + 1 + values
 }
 
-/// `--nodes=2`, `-N 2` and `-N2`.
-fn is_of_srun(option: &str) -> bool {
+/// `--nodes` of `--nodes=2`, `-N` of `-N2`.
+fn name(option: &str) -> &str {
     let name = option.split('=').next().unwrap_or_default();
     let is_short = name.starts_with('-') && !name.starts_with("--");
-    let short = name.get(..2).filter(|_| is_short);
-    OF_SRUN.contains(&short.unwrap_or(name))
+    name.get(..2).filter(|_| is_short).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -134,8 +165,27 @@ mod tests {
         let said = read.left_out.join(" ");
         assert!(said.starts_with("`#SBATCH --output=slurm-%j.out` is left out: "), "{said}");
         assert_eq!(pasted("#SBATCH -N2\n#SBATCH -n 4\ntime srun ./a").np, Some(4));
-        let (text, at) = fault("#SBATCH --ntasks=2\nsrun --ntasks=4 ./a");
+    }
+
+    #[test]
+    fn what_srun_says_itself_counts() {
+        let read = pasted("#SBATCH --nodes=2\n#SBATCH --ntasks=4 -D /x\ncd /y\nsrun -N 1 -n 2 ./a -w b");
+        assert_eq!((read.nodes, read.np, read.workdir.as_deref()), (Some(1), Some(2), Some("/y")));
+        let said = "`#SBATCH --nodes=2 --ntasks=4 -D /x` is left out: what the script says later counts.";
+        assert_eq!(read.left_out, [said]);
+        let (text, at) = fault("#SBATCH --ntasks=2\n#SBATCH --ntasks=4\nsrun ./a");
         assert!(text.contains("given twice with different values") && at == "--ntasks=4", "{text}");
+    }
+
+    #[test]
+    fn their_values_are_read_as_sbatch_does() {
+        let read = pasted("#SBATCH -C a100|h100 --output=$HOME/%j.out\n#SBATCH -J 'a b' # c\nsrun -n 2 ./a");
+        assert_eq!(read.argv.join(" "), "srun -C a100|h100 -J a b -n 2 ./a");
+        assert_eq!(read.left_out.len(), 1, "{:?}", read.left_out);
+        let plain = pasted("#SBATCH --mail-user=<me@x> --constraint=\"$A&b\"\npython3 t.py");
+        assert_eq!(plain.command, words("python3 t.py"));
+        let (text, at) = fault("#SBATCH -J 'a\nsrun ./a");
+        assert!(text.contains("never closed") && at == "'", "{text}");
     }
 
     #[test]
