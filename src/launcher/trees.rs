@@ -159,18 +159,18 @@ pub(super) fn lacks(plan: &SyncPlan, read: &Snapshot, command: &[String]) -> Opt
         return None;
     }
     let Some(Runs::Script(script)) = runs(words.iter().map(String::as_str)) else { return None };
-    let plain = script.strip_prefix("./").unwrap_or(script);
-    let is_inside = Path::new(plain).components().all(|part| matches!(part, Component::Normal(_)));
+    let inside = script.strip_prefix("./").unwrap_or(script);
+    let is_inside = Path::new(inside).components().all(|part| matches!(part, Component::Normal(_)));
     let entries = read.manifest.entries();
     // behind a symlink lies what is not looked at
     let is_there = |entry: &Entry| {
         let is_link = matches!(entry.kind, Kind::Link { .. });
-        entry.path == plain || is_link && Path::new(plain).starts_with(&entry.path)
+        entry.path == inside || is_link && Path::new(inside).starts_with(&entry.path)
     };
-    if !is_inside || plain.starts_with('~') || entries.iter().any(is_there) {
+    if !is_inside || inside.starts_with('~') || entries.iter().any(is_there) {
         return None;
     }
-    let why = if read.dir.join(plain).exists() {
+    let why = if read.dir.join(inside).exists() {
         "is left out by .gitignore or .hvtuiignore (`!NAME` in .hvtuiignore takes it in)"
     } else {
         "is not in the folder that --sync sends"
