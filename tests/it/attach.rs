@@ -258,7 +258,11 @@ fn a_detached_run_goes_on_and_any_machine_can_read_and_stop_it() {
     assert_eq!(begun.code, 0, "{begun:#?}");
     let run = begun.out.trim().to_owned();
     assert_eq!(run.len(), 26, "the run's id and nothing else: {begun:#?}");
-    assert_says(&begun, &["hvtui attach", "hvtui stop"]);
+    let code = &run[22..];
+    assert_says(
+        &begun,
+        &["come back: hvtui --hosts ", &format!(" attach {code}; to end it: "), &format!(" stop {code}")],
+    );
     let_them_write(cluster, &run);
     let other = Client::new(cluster);
     let logs = other.run(&["logs", &run]);

@@ -78,7 +78,7 @@ fn an_xid_error_is_in_the_health_of_its_gpu_until_it_is_acknowledged() {
     story.wait_ms(1000);
     happens(&mut story, 2, Happening::Xid { xid: 79 });
     assert!(line(&screen(&story), "2 ").contains("xid 79"), "what comes after it is new");
-    assert!(screen(&story).contains("▲ 1 alert"), "{}", screen(&story));
+    assert!(screen(&story).contains("▲ 1 "), "{}", screen(&story));
     press(&mut story, "\n");
     let detail = screen(&story);
     assert!(detail.contains("xid 79 ×2: the GPU has fallen off the bus · reboot the host"), "{detail}");
