@@ -352,7 +352,7 @@ fn fits(spool: &Spool, ranks: usize, (free, size): (u64, u64), at: &Path) -> Res
         ranks => format!("{ranks} ranks may print {wanted} ({cap} each are kept)"),
     };
     let at = at.display();
-    Err(format!("{print}, but {free} are free at {at}, of which {least} must stay so: {remedy}"))
+    Err(format!("{print}, but {free} are free at {at}, of which {least} must stay so (`min_free`): {remedy}"))
 }
 
 #[cfg(test)]
@@ -470,14 +470,17 @@ mod tests {
         assert_eq!(
             fits(8, 2 * gib, 20 * gib).unwrap_err(),
             "8 ranks may print 2.0 G (256 M each are kept), but 2.0 G are free at /state, of which 1.0 G must stay \
-             so: make room there (`hvtui runs prune` deletes what runs have left), or keep less of each rank \
+             so (`min_free`): make room there (`hvtui runs prune` deletes what runs have left), or keep less of each rank \
              (--spool-cap 128M)"
         );
         assert_eq!(
             fits(1, gib, 100 * gib).unwrap_err(),
-            "1 rank may print 256 M, but 1.0 G are free at /state, of which 5.0 G must stay so: make room there \
-             (`hvtui runs prune` deletes what runs have left)"
+            "1 rank may print 256 M, but 1.0 G are free at /state, of which 5.0 G must stay so (`min_free`): make \
+             room there (`hvtui runs prune` deletes what runs have left)"
         );
+        let nearly_full = Spool::default();
+        assert_eq!(super::fits(&nearly_full, 8, (12 * gib, 250 * gib), Path::new("/state")), Ok(()));
+        assert!(super::fits(&nearly_full, 8, (5 * gib, 250 * gib), Path::new("/state")).is_err());
         let state = tempfile::tempdir().unwrap();
         let config = config(state.path());
         let mut spec = spec(&["hvtui"], &[]);

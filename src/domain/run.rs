@@ -293,7 +293,7 @@ impl Spool {
 
 impl Default for Spool {
     fn default() -> Self {
-        Self { cap: Self::CAP, min_free: MinFree::Percent(5) }
+        Self { cap: Self::CAP, min_free: MinFree::Auto }
     }
 }
 
@@ -301,6 +301,9 @@ impl Default for Spool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MinFree {
+    /// 5 % of its size, but at most 4 GiB: on the nearly full disk of a lab, 5 % would refuse every run for room that no run
+    /// needs.
+    Auto,
     /// So much of its size.
     Percent(u8),
     /// So many bytes.
@@ -311,6 +314,7 @@ impl MinFree {
     /// In bytes, on a file system of this size.
     pub fn of(self, size: u64) -> u64 {
         match self {
+            Self::Auto => (size / 20).min(4 << 30),
             Self::Percent(percent) => size / 100 * u64::from(percent),
             Self::Bytes(bytes) => bytes,
         }

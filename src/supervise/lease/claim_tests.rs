@@ -435,7 +435,7 @@ fn of_two_that_race_exactly_one_gets_all_in_every_round() {
             (one.join().unwrap(), other.join().unwrap())
         });
         let (winner, loser) = if one.is_ok() { (one, other) } else { (other, one) };
-        assert!(winner.is_ok(), "round {round}: none");
+        assert!(winner.is_ok(), "round {round}: none: {winner:?}, {loser:?}");
         let holder = busy(loser);
         assert!(holder.run.is_some(), "round {round}: the loser hears who: {holder:?}");
     }
