@@ -30,9 +30,10 @@ fn with(text: &str, file: Option<&str>) -> String {
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("hvtui ") {
         out.push_str(before);
+        let begins = out.chars().next_back().is_none_or(|c| c.is_whitespace() || matches!(c, '`' | '('));
         out.push_str("hvtui ");
         let word = behind.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
-        if ASK_HOSTS.contains(&word) {
+        if begins && ASK_HOSTS.contains(&word) && !is_file(&behind[word.len()..]) {
             out.push_str("--hosts ");
             out.push_str(file);
             out.push(' ');
@@ -41,6 +42,21 @@ fn with(text: &str, file: Option<&str>) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// Whether a name of a file goes on here: `hvtui hosts.toml` is one.
+fn is_file(behind: &str) -> bool {
+    let mut next = behind.chars();
+    match next.next() {
+        Some('.') => next.next().is_some_and(char::is_alphanumeric),
+        Some(c) => matches!(c, '_' | '-' | '/'),
+        None => false,
+    }
+}
+
+/// The option itself before a command behind `hvtui `, with a blank; nothing where none was given.
+pub(super) fn hosts_option() -> String {
+    GIVEN.get().map(|file| format!("--hosts {file} ")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -58,5 +74,19 @@ mod tests {
         );
         assert_eq!(with("hvtui hosts mesh", Some("f")), "hvtui --hosts f hosts mesh");
         assert_eq!(with("hvtui --hosts f stop 7QK2", Some("f")), "hvtui --hosts f stop 7QK2", "once alone");
+        assert_eq!(with("try hvtui doctor.", Some("f")), "try hvtui --hosts f doctor.");
+    }
+
+    #[test]
+    fn names_of_files_stay_as_they_are() {
+        for text in
+            ["hvtui hosts.toml: no such file", "'hvtui hosts': bad", "/opt/hvtui stop", "my-hvtui doctor"]
+        {
+            assert_eq!(with(text, Some("f")), text);
+        }
+        let odd = Some("'hvtui hosts.toml'");
+        let once = with("hvtui stop 7QK2", odd);
+        assert_eq!(once, "hvtui --hosts 'hvtui hosts.toml' stop 7QK2");
+        assert_eq!(with(&once, odd), once);
     }
 }

@@ -210,6 +210,7 @@ pub fn filter(text: Option<&str>) -> Result<Filter, Failure> {
 
 /// Says something on standard error that does not end the command.
 pub fn note(text: &str) {
+    let text = again::with_hosts(text);
     let text = text.lines().map(sanitize).collect::<Vec<_>>().join("\n");
     output::err(&glyphs::shown(&format!("hvtui: {text}\n")));
 }

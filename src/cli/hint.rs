@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::again::hosts_option;
 use crate::domain::run::{OF_GROUP, RunSpec};
 use crate::domain::stacks::Alike;
 use crate::domain::world::{RunState, World};
@@ -82,7 +83,8 @@ fn words(checks: &[&str], module: Option<&str>, spec: &RunSpec) -> Option<String
         return None;
     }
     let hosts: BTreeSet<_> = spec.hosts().into_iter().collect();
-    let mut words = vec![format!("what may be wrong there: hvtui doctor --only {}", checks.join(","))];
+    let mut words =
+        vec![format!("what may be wrong there: hvtui {}doctor --only {}", hosts_option(), checks.join(","))];
     words.extend(module.filter(|_| checks.contains(&"python")).map(|module| format!("--module {module}")));
     if hosts.len() <= HOSTS {
         words.extend(hosts.iter().map(|host| format!("-H {host}")));

@@ -95,6 +95,12 @@ pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> V
     if lines.iter().any(|line| line.contains(PORT)) {
         lines.push(format!("  ({PORT} stands for a port that is free on the host of rank 0)"));
     }
+    if plan.spec.kind == JobKind::Slurm {
+        lines.push(
+            "  (without RANK, WORLD_SIZE, MASTER_ADDR and the like, which hvtui sets from Slurm's variables)"
+                .to_owned(),
+        );
+    }
     let secret = secrets(plan);
     if !secret.is_empty() {
         lines.push(format!("  (without the secret variables: {})", secret.join(", ")));

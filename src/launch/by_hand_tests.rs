@@ -224,6 +224,7 @@ fn of_slurm_it_is_the_line_of_srun() {
         [
             "the same by hand:",
             "  cd / && env A=1 srun -N2 --ntasks-per-node=2 --ntasks=4 python3 e.py",
+            "  (without RANK, WORLD_SIZE, MASTER_ADDR and the like, which hvtui sets from Slurm's variables)",
             "  (without the secret variables: TOKEN)"
         ]
     );

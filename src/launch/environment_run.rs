@@ -9,7 +9,7 @@ const PROGRAMS: [&str; 9] =
     ["uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba"];
 
 /// Their options that take the next word.
-const WITH_VALUE: [&str; 27] = [
+const WITH_VALUE: [&str; 32] = [
     "-n",
     "--name",
     "-p",
@@ -37,6 +37,11 @@ const WITH_VALUE: [&str; 27] = [
     "-C",
     "-e",
     "--environment",
+    "-w",
+    "-a",
+    "--attach",
+    "-r",
+    "--root-prefix",
 ];
 
 /// Programs that change how what stands behind them runs: each with its options that take the next word, and how many other
@@ -158,6 +163,7 @@ mod tests {
             ("uv run --with torch --frozen -- python t.py", "python t.py"),
             ("/opt/conda/bin/conda run -n x --no-capture-output python t.py", "python t.py"),
             ("micromamba run --name=x ./a", "./a"),
+            ("micromamba run -r /m -a stdout -n x ./a", "./a"),
             ("nice -n 10 python t.py", "python t.py"),
             ("nice uv run timeout -k 5 1h python t.py", "python t.py"),
             ("taskset -c 0-3 ./a b", "./a b"),

@@ -165,7 +165,8 @@ pub(super) fn lacks(plan: &SyncPlan, read: &Snapshot, command: &[String]) -> Opt
     // behind a symlink lies what is not looked at
     let is_there = |entry: &Entry| {
         let is_link = matches!(entry.kind, Kind::Link { .. });
-        entry.path == inside || is_link && Path::new(inside).starts_with(&entry.path)
+        let path = Path::new(&entry.path);
+        path == Path::new(inside) || is_link && Path::new(inside).starts_with(path)
     };
     if !is_inside || inside.starts_with('~') || entries.iter().any(is_there) {
         return None;
@@ -283,6 +284,7 @@ mod tests {
         );
         let others = [
             "python3 ./src/t.py",
+            "python3 src//t.py",
             "python3 link/t.py",
             "python3 -m nosuch",
             "python3 /x/t.py",

@@ -505,8 +505,11 @@ fn a_run_that_failed_names_the_checks_that_fit() {
     let Some(cluster) = Cluster::ready(1, &[]) else { return };
     let client = Client::new(&cluster);
     let failed = client.run(&["run", "-np", "1", "--", "python3", "-c", "import no_such_module"]);
-    let hint = "what may be wrong there: hvtui doctor --only python,path --module no_such_module -H n1";
-    assert!(failed.code == 1 && failed.err.contains(hint), "{failed:?}");
+    let hint = format!(
+        "what may be wrong there: hvtui --hosts {} doctor --only python,path --module no_such_module -H n1",
+        client.path("hosts.toml").display()
+    );
+    assert!(failed.code == 1 && failed.err.contains(&hint), "{failed:?}");
     // what it names can be typed as it stands, and finds the cause
     let look = || client.run(&["doctor", "--only", "python,path", "--module", "no_such_module", "-H", "n1"]);
     let looked = look();

@@ -60,6 +60,16 @@ fn assert_says(ended: &Ended, words: &[&str]) {
 }
 
 #[test]
+fn ranks_may_have_huge_pages_as_without_hvtui() {
+    let Some(cluster) = two() else { return };
+    let ended =
+        Client::new(cluster).run(&["run", "-H", "n1:1", "--", "grep", "THP_enabled", "/proc/self/status"]);
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let words: String = ended.out.split_whitespace().collect();
+    assert!(words.ends_with("THP_enabled:1"), "{ended:#?}");
+}
+
+#[test]
 fn two_hosts_train_to_equal_weights_and_the_run_can_be_replayed() {
     let Some(cluster) = two() else { return };
     let client = Client::new(cluster);

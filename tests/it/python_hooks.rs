@@ -104,8 +104,12 @@ fn who_waits_for_a_rank_that_never_comes_is_answered_with_the_checks_that_fit() 
     let started = client.run(&line);
     assert_eq!(started.code, 0, "{started:#?}");
     let id = started.out.trim();
-    let hint = "\nwhat may be wrong there: hvtui doctor --only reach,interface,hostname,ports -H n1 -H n2\n";
-    until_says(hint, || client.run(&["stacks", id]).out);
+    let hosts = client.path("hosts.toml");
+    let hint = format!(
+        "\nwhat may be wrong there: hvtui --hosts {} doctor --only reach,interface,hostname,ports -H n1 -H n2\n",
+        hosts.display()
+    );
+    until_says(&hint, || client.run(&["stacks", id]).out);
     assert_eq!(client.run(&["stop", id, "--now"]).code, 0);
 }
 

@@ -112,9 +112,13 @@ fn what_fails_is_red_with_its_words_and_the_command_that_repeats_it() {
     assert!(line("✖ train      n1").contains("failed: exit 1"), "{}", ended.out);
     assert!(ended.out.contains("/no/such/mnist.npz"), "{}", ended.out);
     let again = ended.out.lines().find_map(|line| line.trim().strip_prefix("again: ")).unwrap_or_default();
+    let hosts = client.path("hosts.toml");
     assert_eq!(
         again,
-        "hvtui run --name smoke-train -H n1:2 -- hvtui train mnist --epochs 1 --data /no/such/mnist.npz",
+        format!(
+            "hvtui --hosts {} run --name smoke-train -H n1:2 -- hvtui train mnist --epochs 1 --data /no/such/mnist.npz",
+            hosts.display()
+        ),
         "{}",
         ended.out
     );

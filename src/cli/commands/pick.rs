@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::cli::again::hosts_option;
 use crate::cli::args::{PickArgs, PickFormat};
 use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
 use crate::cli::json::{self, VERSION};
@@ -109,7 +110,7 @@ fn waiting_run(args: &PickArgs) -> Option<String> {
         (Some(each), None) => format!("--nnodes {} --nproc-per-node {each}", count / each.max(1)),
         (Some(_), Some(_)) => return None,
     };
-    Some(format!("hvtui run {place} --wait -- COMMAND"))
+    Some(format!("hvtui {}run {place} --wait -- COMMAND", hosts_option()))
 }
 
 fn printed(choice: &Choice, format: PickFormat) -> Result<String, Failure> {

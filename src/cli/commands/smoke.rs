@@ -19,6 +19,7 @@ use unicode_width::UnicodeWidthStr;
 use self::judge::{Ran, Row, busy, judge, not_reached};
 use self::steps::{Asked, Facts, Plan, STEPS, Step, plan};
 use super::doctor;
+use crate::cli::again::hosts_option;
 use crate::cli::args::SmokeArgs;
 use crate::cli::errors::{Failure, to_person, to_stdout};
 use crate::cli::json::{self, VERSION};
@@ -219,8 +220,10 @@ impl Trial<'_> {
     }
 
     /// A row is finished.
-    fn told(&mut self, row: Row) -> Result<(), Failure> {
+    fn told(&mut self, mut row: Row) -> Result<(), Failure> {
         self.line.clear();
+        let hvtui = format!("hvtui {}", hosts_option());
+        row.again = row.again.map(|again| again.replacen("hvtui ", &hvtui, 1));
         if !self.args.json {
             to_person(&text(&row))?;
         }

@@ -58,7 +58,7 @@ pub(super) fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     let batch = std::mem::take(&mut whole.batch);
     let mut read = super::read(&whole)?;
     let left = if let Some(at) = srun(&whole.words) {
-        let Sorted { taken, second, left } = sorted(&batch, read.as_ref());
+        let Sorted { taken, second, left } = sorted(&batch, read.as_ref(), &whole)?;
         let behind = whole.words.split_off(at + 1);
         whole.words.extend(taken.into_iter().chain(behind));
         read = super::read(&whole)?;
@@ -100,7 +100,10 @@ struct Sorted {
 }
 
 /// `own`: what the line of srun says itself.
-fn sorted(batch: &[Word], own: Option<&Pasted>) -> Sorted {
+///
+/// # Errors
+/// Words that srun would take for its program, and an option that would take that for its value.
+fn sorted(batch: &[Word], own: Option<&Pasted>, line: &Line) -> Result<Sorted, Caret> {
     let mut sorted = Sorted::default();
     let mut at = 0;
     while at < batch.len() {
@@ -108,7 +111,11 @@ fn sorted(batch: &[Word], own: Option<&Pasted>) -> Sorted {
         at = option.end;
         let words = &batch[option];
         let name = name(&words[0].text);
-        let list = if !OF_SRUN.contains(&name) {
+        let is_of_srun = OF_SRUN.contains(&name);
+        if is_of_srun {
+            one_value(words, name, line)?;
+        }
+        let list = if !is_of_srun {
             &mut sorted.left
         } else if own.is_some_and(|own| says(own, name)) {
             &mut sorted.second
@@ -117,7 +124,24 @@ fn sorted(batch: &[Word], own: Option<&Pasted>) -> Sorted {
         };
         list.extend_from_slice(words);
     }
-    sorted
+    Ok(sorted)
+}
+
+/// Each option of srun's takes one value, `--exclusive` none but behind `=`.
+fn one_value(words: &[Word], name: &str, line: &Line) -> Result<(), Caret> {
+    let option = &words[0];
+    let values = usize::from(option.text == name && name != "--exclusive");
+    if let Some(stray) = words.get(1 + values) {
+        let text = format!(
+            "`{}` belongs to no option: leave it out, or put a # before it if it is a comment",
+            stray.text
+        );
+        return Err(line.caret(stray.span.clone(), text));
+    }
+    if words.len() < 1 + values {
+        return Err(line.caret(option.span.clone(), format!("`{name}` of sbatch needs a value")));
+    }
+    Ok(())
 }
 
 /// Whether a line of srun has an option itself of which hvtui takes one alone; of the others srun takes the last.
@@ -186,6 +210,20 @@ mod tests {
         assert_eq!(plain.command, words("python3 t.py"));
         let (text, at) = fault("#SBATCH -J 'a\nsrun ./a");
         assert!(text.contains("never closed") && at == "'", "{text}");
+    }
+
+    #[test]
+    fn words_that_belong_to_no_option_are_never_the_program_of_srun() {
+        for (batch, stray) in [("--nodes=2 number of nodes", "number"), ("-N2 3", "3"), ("-p gpu all", "all")]
+        {
+            let (text, at) = fault(&format!("#SBATCH {batch}\nsrun ./a"));
+            assert!(text.contains("belongs to no option") && at == stray, "{batch}: {text}");
+        }
+        let (text, at) = fault("#SBATCH --exclusive\n#SBATCH -p\n#SBATCH -N 2\nsrun ./a b");
+        assert!(text.contains("`-p` of sbatch needs a value") && at == "-p", "{text}");
+        let read =
+            pasted("#SBATCH --exclusive=user --mail-type BEGIN END\n#SBATCH -p\n#SBATCH gpu\nsrun -n 2 ./a");
+        assert_eq!(read.argv.join(" "), "srun --exclusive=user -p gpu -n 2 ./a");
     }
 
     #[test]

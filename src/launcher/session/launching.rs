@@ -1,5 +1,7 @@
 //! Launches: from what was asked for to a plan, once the hosts it needs are known, and from a plan to a run.
 
+use std::collections::BTreeMap;
+
 use super::{Output, Session};
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
@@ -74,11 +76,15 @@ impl Session {
         hosts
     }
 
-    /// Forgets the launches that have not become runs.
+    /// Forgets the launches that have not become runs. A try that is under way of one that waits is its last one.
     pub fn forget_launches(&mut self) {
         self.trees.forget();
         self.forget_looks();
-        for pending in std::mem::take(&mut self.pending) {
+        let (waiting, others): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.starting)
+            .into_iter()
+            .partition(|(_, pending)| pending.request.on_busy.wait.is_some());
+        self.starting = others;
+        for pending in std::mem::take(&mut self.pending).into_iter().chain(waiting.into_values()) {
             self.leave_queue(pending.queue_ticket);
         }
     }

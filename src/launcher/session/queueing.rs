@@ -160,6 +160,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_launch_that_waits_no_longer_is_not_tried_again() {
+        let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+        let run = RunId::new(1, 1);
+        let mut waits = request(PlacementSpec::Count(Some(1)));
+        waits.on_busy.wait = Some(Patience::Endless);
+        let mut pending = PendingLaunch::new(waits);
+        pending.try_on(&[placement(0, "a", 0)]);
+        session.starting.insert(run.clone(), pending);
+        session.forget_launches();
+        let outcome = RunOutcome::new(RunEnd::Busy, "a: GPU 0 is busy".to_owned());
+        session.emit(Stamp(1), Origin::Run(run), Event::RunEnded { outcome });
+        let told: Vec<Output> = session.outputs.drain(..).collect();
+        assert!(matches!(told.as_slice(), [Output::Event(_)]) && session.pending.is_empty(), "{told:?}");
+    }
+
+    #[tokio::test]
     async fn a_launch_that_lost_each_of_its_tries_says_so_before_it_ends() {
         let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
         let run = RunId::new(1, 1);
