@@ -4,17 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::connect;
-use super::errors::{Code, Failure};
+use super::errors::{Code, Failure, fault};
 use super::paths::Paths;
 use super::runs_of_hosts::{Asked, ask};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::lease::Lease;
 use crate::domain::run::RunSpec;
 use crate::domain::run_status::{RunInventory, RunStatus, is_on};
 use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
 use crate::launcher::session::Session;
 use crate::record::{Error, Reader, Store};
+use crate::report::local_time;
 use crate::ssh::Prompter;
 
 /// How long hosts may take to say which runs they know.
@@ -171,24 +174,25 @@ pub(crate) async fn find(
     Ok(Found { spec, recording: None, session, hosts, was_over, ended })
 }
 
-/// Why the run that is meant can't be used: a lease that a host tells names it as another user's. Such a run tells nothing else
-/// here.
+/// Why the run that is meant, by its id or name, can't be used: a lease that a host tells names it as another user's. Such a run
+/// tells nothing else here.
 async fn of_another_user(
     text: &str,
     inventory: &RunInventory,
     (file, paths): (&HostsFile, &Paths),
     prompter: &Prompter,
 ) -> Option<Failure> {
-    let may_be_id = text.len() >= 4 && text != "last" && text.chars().all(|c| c.is_ascii_alphanumeric());
-    if !may_be_id || inventory.shares.keys().any(|run| run.matches(text)) {
-        return None;
-    }
+    let mut known = inventory.shares.iter();
+    let is_known =
+        known.any(|(run, shares)| run.matches(text) || shares.values().any(|share| share.name == text));
     let answered = file.hosts.iter().filter(|host| inventory.answered.contains(&host.id));
     let hosts: Vec<HostConfig> = answered.cloned().collect();
+    if matches!(text, "" | "last") || is_known || hosts.is_empty() {
+        return None;
+    }
     let mut session = connect::session(&hosts, &paths.home, Some(SAMPLED), prompter).await.ok()?;
     let told = async {
-        // leases come before the first sample
-        while session.world().hosts.values().filter(|state| state.sample.is_some()).count() < hosts.len()
+        while session.world().hosts.values().filter(|state| has_told(state)).count() < hosts.len()
             && leased_by_another(text, session.world()).is_none()
         {
             session.next().await;
@@ -198,24 +202,34 @@ async fn of_another_user(
     leased_by_another(text, session.world())
 }
 
+/// Whether a host has told its leases, or tells none: they come before the first sample.
+fn has_told(state: &HostState) -> bool {
+    let is_lost = || state.link.as_ref().is_some_and(|(_, link)| fault(link).is_some());
+    state.leases.is_some() || state.sample.is_some() || is_lost()
+}
+
 fn leased_by_another(text: &str, world: &World) -> Option<Failure> {
     let of_host = |(host, state): (&HostId, &HostState)| {
         let leases = state.leases.as_ref()?;
-        let is_meant = |run: &&RunId| run.matches(text);
         let mut others = leases.held.iter().chain(&leases.beside).filter(|lease| !lease.own);
         others.find_map(|lease| {
-            let run = lease.run.as_ref().filter(is_meant)?.short().to_owned();
-            Some((run, lease.user.clone(), host.to_string()))
+            let run = lease.run.as_ref()?;
+            let is_meant = run.matches(text) || lease.name.as_deref() == Some(text);
+            is_meant.then(|| (run.clone(), lease.clone(), host.to_string()))
         })
     };
-    let found: Vec<(String, Option<String>, String)> = world.hosts.iter().filter_map(of_host).collect();
-    let (run, user, _) = found.first()?;
-    let user = sanitize(user.as_deref().unwrap_or("another user"));
+    let found: Vec<(RunId, Lease, String)> = world.hosts.iter().filter_map(of_host).collect();
+    let (run, lease, _) = found.first()?;
+    let user = sanitize(lease.user.as_deref().unwrap_or("another user"));
+    let name = lease.name.as_ref().map(|name| format!(" ({})", sanitize(name))).unwrap_or_default();
     let hosts: Vec<&str> =
         found.iter().filter(|(of, ..)| of == run).map(|(.., host)| host.as_str()).collect();
     let words = format!(
-        "run {run} is {user}'s, on {}: only that user can stop it and read what it prints",
-        hosts.join(", ")
+        "run {}{name} is {user}'s, on {}, launched {}: only that user, or root there, can stop it and read \
+         what it prints",
+        run.short(),
+        hosts.join(", "),
+        local_time(Stamp(run.unix_ms() as i64 * 1000))
     );
     Some(Failure::new(Code::Permission, words))
 }
@@ -338,26 +352,42 @@ mod tests {
 
     #[test]
     fn a_run_of_another_user_is_told_by_its_lease() {
-        use crate::domain::lease::{Lease, Leases};
+        use crate::domain::lease::Leases;
         let run = RunId::new(1, 1);
-        let with = |own: bool, user: Option<&str>| {
+        let by = |text: &str, own: bool, user: Option<&str>| {
             let user = user.map(ToOwned::to_owned);
-            let lease = Lease { user, own, run: Some(run.clone()), ..Lease::unknown("GPU-0") };
+            let name = Some("mnist".to_owned());
+            let lease = Lease { user, own, name, run: Some(run.clone()), ..Lease::unknown("GPU-0") };
             let leases = Some(Leases { held: vec![lease.clone(), lease], ..Leases::default() });
             let mut world = World::default();
             for host in ["n2", "n3"] {
                 let state = HostState { leases: leases.clone(), ..HostState::default() };
                 world.hosts.insert(HostId::from(host), state);
             }
-            leased_by_another(run.short(), &world)
+            leased_by_another(text, &world)
         };
+        let with = |own: bool, user: Option<&str>| by(run.short(), own, user);
         let failure = with(false, Some("li")).unwrap();
         assert_eq!(failure.code, Code::Permission);
-        let words = "li's, on n2, n3: only that user can stop it and read what it prints";
-        assert_eq!(failure.message, format!("run {} is {words}", run.short()));
+        let launched = local_time(Stamp(1000));
+        let words = format!("is li's, on n2, n3, launched {launched}: only that user, or root there, can");
+        let words = format!("run {} (mnist) {words} stop it and read what it prints", run.short());
+        assert_eq!(failure.message, words);
+        assert_eq!(by("mnist", false, Some("li")).unwrap().message, failure.message, "by its name, too");
+        assert!(by("mnis", false, Some("li")).is_none(), "a name is written whole");
         assert!(with(false, None).unwrap().message.contains("is another user's, on n2"));
         assert!(with(true, Some("li")).is_none(), "its own are known to the host");
         assert!(leased_by_another("none", &World::default()).is_none());
+    }
+
+    #[test]
+    fn a_host_whose_link_is_lost_is_not_waited_for_with_its_leases() {
+        use crate::domain::host::LinkState;
+        use crate::domain::lease::Leases;
+        let with = |link| HostState { link: Some((Stamp(1), link)), ..HostState::default() };
+        assert!(!has_told(&HostState::default()) && !has_told(&with(LinkState::Up)));
+        assert!(has_told(&with(LinkState::Down { reason: "gone".into(), retry_at: None })));
+        assert!(has_told(&HostState { leases: Some(Leases::default()), ..HostState::default() }));
     }
 
     #[test]

@@ -274,6 +274,8 @@ fn a_detached_run_goes_on_and_any_machine_can_read_and_stop_it() {
     let_them_write(cluster, &run);
     let stopped = other.run(&["stop", &run]);
     assert_eq!(stopped.code, 0, "{stopped:#?}");
+    let which = format!("hvtui: run {code} (");
+    assert_says(&stopped, &[&which, ", 2 ranks on n1, n2, is not recorded here: another client "]);
     assert_says(&stopped, &["n1: nothing of run", "n2: nothing of run"]);
     assert_eq!(tail.code(), 0, "the last line has come");
     let refused = client.run(&["run", "-H", "n1:1", "--detach", "--", "/no/such/program"]);
@@ -352,20 +354,21 @@ fn who_only_reads_a_silent_run_keeps_it_alive() {
     let toml = cluster.hosts_toml(1).replace("[[host]]", "[[host]]\nmax_silence = \"5s\"");
     client.write("hosts.toml", &toml);
     let script = "echo begun; sleep 10; echo done";
+    // beside the others
+    let off = ["run", "-H", "n1:1", "--detach", "--max-silence", "off", "--", "sh", "-c", script];
+    let off = client.run(&off).out.trim().to_owned();
     let watched = client.run(&["run", "-np", "1", "--", "sh", "-c", script]);
     assert_eq!(watched.code, 0, "{watched:#?}");
     // not before a client reads: how long a client takes to come is the machine's affair
     let waits = "while [ ! -e ~/read-$HVTUI_RUN ]; do echo begun; sleep 0.1; done; sleep 10; echo done";
-    let begun = client.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", waits]);
+    let begun = client.run(&["run", "-H", "n1:1", "--detach", "--", "sh", "-c", waits]);
     let run = begun.out.trim();
     let read = Running::start(&client, "read", &["logs", "-f", run]);
     read.wait_to_say("[0] begun");
     cluster.on("n1", &format!("touch ~/read-{run}"));
     read.wait_to_say("[0] done");
     assert_eq!(read.code(), 0);
-    let off = ["run", "-np", "1", "--detach", "--max-silence", "off", "--", "sh", "-c", script];
-    let run = client.run(&off).out.trim().to_owned();
-    until_says("done", || in_spool(cluster, "n1", &run, "rank-0.out"));
+    until_says("done", || in_spool(cluster, "n1", &off, "rank-0.out"));
 }
 
 #[test]

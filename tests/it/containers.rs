@@ -488,7 +488,6 @@ fn ranks_get_their_gpus_and_what_they_start_on_them_is_theirs() {
             .expect("a script");
     };
     script(None);
-    let _alone = alone();
     let Some(cluster) = up(1, &["--fake-nvml".as_ref(), library.as_ref(), scripts.path().as_ref()]) else {
         return;
     };

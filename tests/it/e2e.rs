@@ -223,20 +223,28 @@ fn a_key_that_the_host_does_not_accept_is_named() {
 
 #[test]
 fn hosts_that_cannot_be_reached_are_named_and_the_others_live_on() {
-    let Some(cluster) = Cluster::up(3, &[]) else { return };
+    let Some(cluster) = Cluster::ready(3, &[]) else { return };
     let client = Client::new(&cluster);
     let nowhere = "\n[[host]]\nname = \"n4\"\naddress = \"no-such-host.invalid\"\n";
     client.write("hosts.toml", &(cluster.hosts_toml(1) + nowhere));
     cluster.change("stop", "n2");
     cluster.change("blackhole", "n3");
-    for (host, words) in [("n2", "refused"), ("n3", "10.77.0.13"), ("n4", "no-such-host.invalid")] {
-        let ended = client.run(&["run", "-H", &format!("n1:1,{host}:1"), "--", "true"]);
-        assert_eq!(ended.code, 69, "{host}: {ended:#?}");
-        assert_says(&ended, &[host, words]);
-    }
-    let seen = client.run(&["watch", "--once"]);
-    assert_says(&seen, &["n1", "n2", "n3", "n4", "refused"]);
-    let seen = client.run(&["watch", "--once", "--json"]);
+    // each waits until the black hole is given up
+    let seen = std::thread::scope(|scope| {
+        for (host, words) in [("n2", "refused"), ("n3", "10.77.0.13"), ("n4", "no-such-host.invalid")] {
+            let client = &client;
+            scope.spawn(move || {
+                let ended = client.run(&["run", "-H", &format!("n1:1,{host}:1"), "--", "true"]);
+                assert_eq!(ended.code, 69, "{host}: {ended:#?}");
+                assert_says(&ended, &[host, words]);
+            });
+        }
+        scope.spawn(|| {
+            let seen = client.run(&["watch", "--once"]);
+            assert_says(&seen, &["n1", "n2", "n3", "n4", "refused"]);
+        });
+        client.run(&["watch", "--once", "--json"])
+    });
     let healthy = json(seen.out.lines().next().expect("a line"));
     assert_eq!(host_object(&healthy, "n1")["link"]["link"], "up", "{healthy}");
     assert!(host_object(&healthy, "n1")["sample"]["cpu_percent"].is_number(), "{healthy}");

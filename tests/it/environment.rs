@@ -299,15 +299,20 @@ fn a_profile_that_hangs_or_ends_its_shell_refuses_the_run() {
     assert_eq!(printed(&ended), ["[0] 1", "[0] found"], "{ended:#?}");
 }
 
-#[test]
-fn mpirun_starts_the_python_of_the_venv_on_both_hosts() {
-    let Some(cluster) = two() else { return };
+/// The hosts, a person and the home folder on the hosts, where there is an mpirun; else that is said.
+fn with_mpirun() -> Option<(&'static Cluster, Client<'static>, String)> {
+    let cluster = two()?;
     if !Path::new("/usr/bin/mpirun").exists() {
         skip("mpirun is not installed");
-        return;
+        return None;
     }
-    let client = Client::new(cluster);
     let home = cluster.on("n1", "echo ~").trim().to_owned();
+    Some((cluster, Client::new(cluster), home))
+}
+
+#[test]
+fn mpirun_starts_the_python_of_the_venv_on_both_hosts() {
+    let Some((_, client, home)) = with_mpirun() else { return };
     let show =
         "import os, sys; print(os.environ['OMPI_COMM_WORLD_RANK'], os.environ['HVTUI_HOST'], sys.prefix)";
     let lines = [format!("[0] 0 n1 {home}/venv"), format!("[1] 1 n2 {home}/venv")];
@@ -334,13 +339,7 @@ chmod 755 "$1/mpirun"
 
 #[test]
 fn a_pasted_mpirun_behind_an_environment_is_that_of_the_environment() {
-    let Some(cluster) = two() else { return };
-    if !Path::new("/usr/bin/mpirun").exists() {
-        skip("mpirun is not installed");
-        return;
-    }
-    let client = Client::new(cluster);
-    let home = cluster.on("n1", "echo ~").trim().to_owned();
+    let Some((cluster, client, home)) = with_mpirun() else { return };
     let uv = r#"mkdir -p ~/uv/bin; printf '#!/bin/sh\nshift\nexport PATH=$HOME/uv/venv/bin:$PATH\nexec "$@"\n' > ~/uv/bin/uv; chmod 755 ~/uv/bin/uv"#;
     cluster.on("n1", uv);
     let path = format!("--env PATH={home}/uv/bin:/usr/bin:/bin");

@@ -509,6 +509,10 @@ fn vector_16_nobody_takes_the_gpu_of_another_user() {
         assert_eq!(refused.code, 75, "{refused:#?}");
         assert!(refused.err.contains("leased by nobody for run"), "{refused:#?}");
     }
+    // it is found by its name, and whose it is is said
+    let stopped = client.run(&["stop", "theirs"]);
+    assert_eq!(stopped.code, 77, "{stopped:#?}");
+    assert!(stopped.err.contains(" (theirs) is nobody's, on n1, launched "), "{stopped:#?}");
     // and the other way round: they see ours, under our name
     let mut ours = spawn(&client, "ours", &["--gpus", "n1:6"], &hold("e-go"));
     ours.says("held");

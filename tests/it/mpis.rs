@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::common::client::{Client, Ended};
 use crate::common::cluster;
@@ -18,17 +17,10 @@ struct Mpi {
     options: Vec<String>,
 }
 
-/// The hosts with the MPIs, and the turn to use them: what a run leaves is looked for by name.
+/// The hosts with the MPIs, of one test alone: what a run leaves is looked for by name.
 struct Bed {
     cluster: Cluster,
     mpis: Vec<Mpi>,
-}
-
-fn bed() -> Option<(&'static Bed, MutexGuard<'static, ()>)> {
-    static BED: OnceLock<Option<Bed>> = OnceLock::new();
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    BED.get_or_init(Bed::up).as_ref().map(|bed| (bed, turn))
 }
 
 impl Bed {
@@ -119,7 +111,7 @@ fn printed(ended: &Ended) -> Vec<&str> {
 
 #[test]
 fn each_mpi_reduces_on_one_host_and_on_two_with_different_numbers_of_ranks() {
-    let Some((bed, _turn)) = bed() else { return };
+    let Some(bed) = Bed::up() else { return };
     let client = bed.person();
     for mpi in &bed.mpis {
         let said = |hosts: &[&str], options: &[&str], words: &[&str]| {
@@ -138,7 +130,7 @@ fn each_mpi_reduces_on_one_host_and_on_two_with_different_numbers_of_ranks() {
 
 #[test]
 fn a_program_of_another_mpi_than_the_launchers_starts_no_run() {
-    let Some((bed, _turn)) = bed() else { return };
+    let Some(bed) = Bed::up() else { return };
     let [open, mpich, ..] = &bed.mpis[..] else { return skip("one MPI alone") };
     let client = bed.person();
     for (launcher, program, says, linked) in [
@@ -160,7 +152,7 @@ fn a_program_of_another_mpi_than_the_launchers_starts_no_run() {
 
 #[test]
 fn the_rank_of_each_mpi_that_exits_aborts_or_is_killed_is_named_and_ends_the_others() {
-    let Some((bed, _turn)) = bed() else { return };
+    let Some(bed) = Bed::up() else { return };
     let client = bed.person();
     for mpi in &bed.mpis {
         for (how, rank, code, said) in [
@@ -192,7 +184,7 @@ fn crashed_in_its_abort(ended: &Ended) -> bool {
 
 #[test]
 fn the_rank_of_each_mpi_whose_call_is_refused_or_that_leaves_without_mpi_finalize_is_named() {
-    let Some((bed, _turn)) = bed() else { return };
+    let Some(bed) = Bed::up() else { return };
     let client = bed.person();
     for mpi in bed.mpis.iter().filter(|mpi| !is_open_mpi_5(mpi)) {
         for (how, code, said) in [
@@ -218,7 +210,7 @@ fn the_rank_of_each_mpi_whose_call_is_refused_or_that_leaves_without_mpi_finaliz
 
 #[test]
 fn of_two_programs_in_one_line_of_each_mpi_the_rank_that_says_that_it_fails_is_named() {
-    let Some((bed, _turn)) = bed() else { return };
+    let Some(bed) = Bed::up() else { return };
     let client = bed.person();
     for mpi in bed.mpis.iter().filter(|mpi| !is_open_mpi_5(mpi)) {
         let second = [":", "-np", "1", "-H", "n2", &mpi.program];
@@ -240,7 +232,7 @@ fn of_two_programs_in_one_line_of_each_mpi_the_rank_that_says_that_it_fails_is_n
 
 #[test]
 fn nothing_of_any_mpi_is_left_of_a_run_that_is_interrupted() {
-    let Some((bed, _turn)) = bed() else { return };
+    let Some(bed) = Bed::up() else { return };
     let client = bed.person();
     for mpi in &bed.mpis {
         let log = std::fs::File::create(client.path("out")).expect("a file");

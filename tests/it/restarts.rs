@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
 use crate::common::client::{Client, Ended};
@@ -148,24 +148,35 @@ const ENDS_SLOWLY: &str = r#"
     [ "$RANK" = 1 ] && exit 3
     while :; do sleep 0.1; done"#;
 
+/// hvtui of a person, with what it says in the files `out` and `err` of the home folder.
+fn spawn(client: &Client<'_>, words: &[&str]) -> Child {
+    let file = |name: &str| fs::File::create(client.path(name)).expect("a file");
+    let mut command = client.hvtui(words);
+    command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().expect("hvtui")
+}
+
+fn said(client: &Client<'_>, name: &str) -> String {
+    fs::read_to_string(client.path(name)).unwrap_or_default()
+}
+
+/// A run of [`ENDS_SLOWLY`] whose first attempt another person follows by `words`; it fails from now on. Gives what runs, what
+/// follows, and the run.
+fn followed(client: &Client<'_>, stranger: &Client<'_>, words: &[&str]) -> (Child, Child, String) {
+    let begun = |client: &Client<'_>| said(client, "out").matches("begun 0.").count() == 2;
+    let running = spawn(client, &["run", "-np", "2", "--max-restarts", "1", "--", "sh", "-c", ENDS_SLOWLY]);
+    until("both ranks", || begun(client));
+    let run = id(&only_run(client));
+    let following = spawn(stranger, &[words, &[&*run]].concat());
+    until("the lines so far", || begun(stranger));
+    fs::write(format!("/tmp/hvtui-go-{run}"), "").expect("a file");
+    (running, following, run)
+}
+
 #[test]
 fn logs_that_are_followed_go_on_with_the_next_attempt() {
     let Some(cluster) = two() else { return };
     let (client, stranger) = (Client::new(cluster), Client::new(cluster));
-    let spawn = |client: &Client<'_>, words: &[&str]| {
-        let file = |name: &str| fs::File::create(client.path(name)).expect("a file");
-        let mut command = client.hvtui(words);
-        command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().expect("hvtui")
-    };
-    let said = |client: &Client<'_>, name: &str| fs::read_to_string(client.path(name)).unwrap_or_default();
-    let words = ["run", "-np", "2", "--max-restarts", "1", "--", "sh", "-c", ENDS_SLOWLY];
-    let mut running = spawn(&client, &words);
-    until("both ranks", || said(&client, "out").matches("begun 0.").count() == 2);
-    let run = id(&only_run(&client));
-    let mut following = spawn(&stranger, &["logs", "-f", &run]);
-    until("the lines so far", || said(&stranger, "out").matches("begun 0.").count() == 2);
-    let go = format!("/tmp/hvtui-go-{run}");
-    fs::write(&go, "").expect("a file");
+    let (mut running, mut following, run) = followed(&client, &stranger, &["logs", "-f"]);
     assert_eq!(end_of(&mut running).code(), Some(0), "{}", said(&client, "err"));
     assert_eq!(end_of(&mut following).code(), Some(0), "{}", said(&stranger, "err"));
     let lines = said(&stranger, "out");
@@ -173,7 +184,7 @@ fn logs_that_are_followed_go_on_with_the_next_attempt() {
         assert_eq!(lines.matches(line).count(), 1, "{line} in {lines}");
     }
     assert!(said(&stranger, "err").contains("was started again on n1"), "{}", said(&stranger, "err"));
-    fs::remove_file(go).expect("the file");
+    fs::remove_file(format!("/tmp/hvtui-go-{run}")).expect("the file");
     left::assert_nothing_on_two(cluster, &run);
 }
 
@@ -181,20 +192,7 @@ fn logs_that_are_followed_go_on_with_the_next_attempt() {
 fn a_client_that_is_attached_takes_no_attempt_away() {
     let Some(cluster) = two() else { return };
     let (client, stranger) = (Client::new(cluster), Client::new(cluster));
-    let spawn = |client: &Client<'_>, words: &[&str]| {
-        let file = |name: &str| fs::File::create(client.path(name)).expect("a file");
-        let mut command = client.hvtui(words);
-        command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err")).spawn().expect("hvtui")
-    };
-    let said = |client: &Client<'_>, name: &str| fs::read_to_string(client.path(name)).unwrap_or_default();
-    let words = ["run", "-np", "2", "--max-restarts", "1", "--", "sh", "-c", ENDS_SLOWLY];
-    let mut running = spawn(&client, &words);
-    until("both ranks", || said(&client, "out").matches("begun 0.").count() == 2);
-    let run = id(&only_run(&client));
-    let mut attached = spawn(&stranger, &["attach", &run, "--whole"]);
-    until("the other client", || said(&stranger, "out").matches("begun 0.").count() == 2);
-    let go = format!("/tmp/hvtui-go-{run}");
-    fs::write(&go, "").expect("a file");
+    let (mut running, mut attached, run) = followed(&client, &stranger, &["attach", "--whole"]);
     let status = end_of(&mut running);
     assert_eq!(status.code(), Some(0), "{}", said(&client, "err"));
     assert!(
@@ -203,6 +201,6 @@ fn a_client_that_is_attached_takes_no_attempt_away() {
         said(&client, "err")
     );
     end_of(&mut attached);
-    fs::remove_file(go).expect("the file");
+    fs::remove_file(format!("/tmp/hvtui-go-{run}")).expect("the file");
     left::assert_nothing_on_two(cluster, &run);
 }

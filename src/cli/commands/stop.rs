@@ -21,6 +21,7 @@ use crate::domain::run::{RefusalClass, RunSpec};
 use crate::domain::text::{about, sanitize};
 use crate::domain::units::counted;
 use crate::launcher::session::{Output, Session};
+use crate::report::local_time;
 use crate::ssh::Prompter;
 use crate::wire::message::Refused;
 
@@ -45,6 +46,9 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
             to_person(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
             return Ok(ExitCode::SUCCESS);
         }
+        if found.recording.is_none() && !found.was_over {
+            note(&launched_elsewhere(&spec));
+        }
         let mut session = found.session(file, paths, None, &prompter).await?;
         // a session that has asked its hosts is connected to those already
         let hosts = session.world().hosts.iter();
@@ -68,6 +72,21 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
         }
         Ok(stopped)
     })
+}
+
+/// Of a run that only its hosts know, which one is stopped: its name may be that of another run here.
+fn launched_elsewhere(spec: &RunSpec) -> String {
+    let hosts = spec.hosts();
+    let hosts: Vec<&str> = hosts.iter().map(HostId::as_str).collect();
+    format!(
+        "run {} ({}), launched {}, {} on {}, is not recorded here: another client has launched it, or \
+         its recording was deleted",
+        spec.id.short(),
+        sanitize(&spec.name),
+        local_time(spec.created),
+        counted(spec.world(), "rank"),
+        hosts.join(", ")
+    )
 }
 
 /// What is said of a run that this stop has not ended: `run 7QK2 had ended before: exit 69`.
@@ -241,6 +260,17 @@ mod tests {
             format!("{run}: exit 3: rank 0 (a:0): exit 3")
         );
         assert_eq!(was_over(&spec, None), format!("{run}: nothing of it was left"));
+    }
+
+    #[test]
+    fn a_run_that_only_its_hosts_know_is_told_with_what_it_is() {
+        let places = [(0, "n1"), (1, "n1"), (2, "n2")];
+        let places = places.map(|(rank, host)| crate::domain::fixtures::placement(rank, host, rank));
+        let spec = crate::domain::fixtures::run_spec(places.to_vec());
+        let begins = format!("run {} ({}), launched ", spec.id.short(), spec.name);
+        let told = launched_elsewhere(&spec);
+        assert!(told.starts_with(&begins), "{told}");
+        assert!(told.contains(", 3 ranks on n1, n2, is not recorded here: another client "), "{told}");
     }
 
     #[test]

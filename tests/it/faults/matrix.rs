@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -68,13 +67,8 @@ impl Row {
     }
 }
 
-/// Rows measure time, so they go one by one.
-pub(crate) fn alone() -> impl Drop {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Makes a test of each row; the slow ones run only when they are asked for.
+/// Makes a test of each row; the slow ones run only when they are asked for. Each row has a cluster of its own: only
+/// `tests/faults/run`, which looks at what they measure, runs them one by one.
 macro_rules! rows {
     ($($speed:ident $number:literal $name:ident = $test:path;)*) => {
         pub(crate) const ROWS: &[$crate::faults::matrix::Row] =
@@ -87,7 +81,6 @@ macro_rules! row {
     (quick $number:literal $name:ident $test:path) => {
         #[test]
         fn $name() {
-            let _one = $crate::faults::matrix::alone();
             $crate::faults::matrix::Row { number: $number, name: stringify!($name), test: $test }.run();
         }
     };
@@ -95,7 +88,6 @@ macro_rules! row {
         #[test]
         #[ignore = "slow: tests/faults/run --all"]
         fn $name() {
-            let _one = $crate::faults::matrix::alone();
             $crate::faults::matrix::Row { number: $number, name: stringify!($name), test: $test }.run();
         }
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use hvtui::domain::ahead::TimelineAhead;
@@ -279,15 +279,30 @@ fn a_line_is_found_wherever_it_lies() {
     assert_eq!(find("no such thing", false, true), None);
 }
 
-/// A recording where hvtui puts them, long enough that a state of it is kept.
-fn long_one() -> (tempfile::TempDir, PathBuf, Vec<Envelope>) {
+/// A run so long that a state of it is kept: what happened, its recording and its world at the end, made once for all tests.
+struct Long {
+    envelopes: Vec<Envelope>,
+    recording: Vec<u8>,
+    end: World,
+}
+
+static LONG: LazyLock<Long> = LazyLock::new(|| {
     let envelopes = run(400, 115);
     assert!(envelopes.len() > 85_000, "{}", envelopes.len());
     let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    write(&path, &envelopes);
+    let end = world_at(&envelopes, Stamp(i64::MAX));
+    Long { recording: fs::read(&path).unwrap(), envelopes, end }
+});
+
+/// Its recording where hvtui puts them.
+fn long_one() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
     fs::create_dir(path.parent().unwrap()).unwrap();
-    write(&path, &envelopes);
-    (folder, path, envelopes)
+    fs::write(&path, &LONG.recording).unwrap();
+    (folder, path)
 }
 
 /// Opens it at its end: how often it said that it reads, and what was there then.
@@ -301,11 +316,11 @@ fn open_at_end(path: &Path, rules: &Arc<AlertRules>) -> (usize, World) {
 
 #[test]
 fn it_opens_where_an_earlier_replay_came_to() {
-    let (_folder, path, envelopes) = long_one();
+    let (_folder, path) = long_one();
     let states = path.with_file_name("run.mcap.states");
     let rules = Arc::default();
     let (first, end) = open_at_end(&path, &rules);
-    assert!(first >= 1 && end == world_at(&envelopes, Stamp(i64::MAX)));
+    assert!(first >= 1 && end == LONG.end);
     let kept = fs::read(&states).unwrap();
     assert_eq!(fs::metadata(&states).unwrap().mode() & 0o777, 0o600);
     assert!(kept.len() < fs::metadata(&path).unwrap().len() as usize, "{}", kept.len());
@@ -326,7 +341,7 @@ fn it_opens_where_an_earlier_replay_came_to() {
     }
     // another recording takes its place
     fs::remove_file(&path).unwrap();
-    let shorter = &envelopes[..envelopes.len() - 5_000];
+    let shorter = &LONG.envelopes[..LONG.envelopes.len() - 5_000];
     write(&path, shorter);
     let (calls, world) = open_at_end(&path, &rules);
     assert!(calls >= 1 && world == world_at(shorter, Stamp(i64::MAX)), "{calls}");
@@ -339,7 +354,7 @@ fn it_opens_where_an_earlier_replay_came_to() {
 
 #[test]
 fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
-    let (_folder, path, _) = long_one();
+    let (_folder, path) = long_one();
     open_at_end(&path, &Arc::default());
     let elsewhere = tempfile::tempdir().unwrap();
     let copy = elsewhere.path().join("run.mcap");
@@ -369,7 +384,7 @@ fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
 
 #[test]
 fn the_second_report_of_a_long_recording_says_what_the_first_one_did() {
-    let (_folder, path, _) = long_one();
+    let (_folder, path) = long_one();
     let states = path.with_file_name("run.mcap.states");
     let report = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
@@ -388,8 +403,8 @@ fn the_second_report_of_a_long_recording_says_what_the_first_one_did() {
 
 #[test]
 fn steps_are_known_as_far_as_they_were_kept_and_read_on_from_there() {
-    let (_folder, path, envelopes) = long_one();
-    let (kept, rest) = envelopes.split_at(envelopes.len() - 300);
+    let (_folder, path) = long_one();
+    let (kept, rest) = LONG.envelopes.split_at(LONG.envelopes.len() - 300);
     write(&path, kept);
     open_at_end(&path, &Arc::default());
     // another client attaches for a short time: where the steps end that are kept, its first chunk begins
@@ -413,7 +428,7 @@ fn steps_are_known_as_far_as_they_were_kept_and_read_on_from_there() {
 
 #[test]
 fn moves_in_a_long_recording_give_the_world_of_each_moment() {
-    let (_folder, path, envelopes) = long_one();
+    let (_folder, path) = long_one();
     let mut player = Player::open(&path).unwrap();
     let mut screen = Screen::default();
     let (start, span) = (player.state().start, player.state().end.micros_since(player.state().start));
@@ -422,7 +437,7 @@ fn moves_in_a_long_recording_give_the_world_of_each_moment() {
         let to = start.plus_micros((span as f64 * share) as i64 - back * 1_000_000);
         player.seek(to);
         arrive(&mut screen, &mut player);
-        assert!(screen.0 == world_at(&envelopes, to), "{share} {back}");
+        assert!(screen.0 == world_at(&LONG.envelopes, to), "{share} {back}");
     }
 }
 
@@ -441,7 +456,7 @@ fn record(recorder: Recorder, envelopes: &[Envelope], before_its_end: impl Fn())
 
 #[test]
 fn a_client_that_records_a_long_run_leaves_states_of_it() {
-    let envelopes = run(400, 115);
+    let envelopes = &LONG.envelopes;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(RunId::new(1, 1).as_str()).join("run.mcap");
     let rules = Arc::default();
@@ -457,7 +472,7 @@ fn a_client_that_records_a_long_run_leaves_states_of_it() {
     let written = fs::read(&states).unwrap();
     assert!(written.windows(6).any(|part| part == b"Phases"), "where the time went, too");
     let (calls, world) = open_at_end(&path, &rules);
-    assert!(calls == 0 && world == world_at(&envelopes, Stamp(i64::MAX)), "{calls}");
+    assert!(calls == 0 && world == LONG.end, "{calls}");
     assert!(fs::read(&states).unwrap() == written, "a replay has nothing to add");
 
     // where its chunks lie is kept too, and what happens to a file later is found all the same
@@ -487,12 +502,12 @@ fn flipped(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_folder_that_can_not_be_written_opens_all_the_same() {
-    let (_folder, path, envelopes) = long_one();
+    let (_folder, path) = long_one();
     let states = path.with_file_name("run.mcap.states");
     // a folder in its place: no user may write that, not even root
     fs::create_dir(&states).unwrap();
     let (calls, world) = open_at_end(&path, &Arc::default());
-    assert!(calls >= 1 && world == world_at(&envelopes, Stamp(i64::MAX)));
+    assert!(calls >= 1 && world == LONG.end);
 }
 
 proptest! {
