@@ -10,7 +10,7 @@ use super::units;
 pub struct Retention {
     /// Runs whose last event is older go.
     pub older_than: Option<Duration>,
-    /// So many of the newest runs stay.
+    /// So many of the newest runs stay and, counted apart, as many of the newest imports.
     pub keep: Option<u64>,
     /// The newest runs stay that take no more than so many bytes together.
     pub max_size: Option<u64>,
@@ -23,6 +23,8 @@ pub struct Age {
     pub last_at: Stamp,
     /// Bytes of its recording.
     pub bytes: u64,
+    /// Whether it was imported from another program's trace.
+    pub is_imported: bool,
 }
 
 /// The rule by which a run goes.
@@ -32,6 +34,8 @@ pub enum Beyond {
     Age,
     /// [`Retention::keep`].
     Count,
+    /// The same of an import.
+    Imports,
     /// [`Retention::max_size`].
     Size,
 }
@@ -44,19 +48,22 @@ impl Retention {
 
     /// Which rule each run is beyond, in the order given: newest first. A run that may not go counts as one that is kept.
     pub fn beyond(&self, runs: impl IntoIterator<Item = Age>, now: Stamp) -> Vec<Option<Beyond>> {
-        let mut total = 0u64;
-        let mut judge = |(count, run): (u64, Age)| {
+        let (mut total, mut launched, mut imported) = (0u64, 0u64, 0u64);
+        let judge = |run: Age| {
             total = total.saturating_add(run.bytes);
+            // an import takes no place of a run
+            let count = if run.is_imported { &mut imported } else { &mut launched };
+            *count += 1;
             let age = Duration::from_micros(now.micros_since(run.last_at).max(0).unsigned_abs());
             if self.older_than.is_some_and(|limit| age > limit) {
                 Some(Beyond::Age)
-            } else if self.keep.is_some_and(|keep| count >= keep) {
-                Some(Beyond::Count)
+            } else if self.keep.is_some_and(|keep| *count > keep) {
+                Some(if run.is_imported { Beyond::Imports } else { Beyond::Count })
             } else {
                 self.max_size.is_some_and(|limit| total > limit).then_some(Beyond::Size)
             }
         };
-        (0..).zip(runs).map(&mut judge).collect()
+        runs.into_iter().map(judge).collect()
     }
 
     /// `30d, the newest 50, 5.0 G`; nothing without a rule.
@@ -76,6 +83,7 @@ impl Retention {
                 format!("older than {}", units::duration_us(micros(age)))
             }
             Beyond::Count => format!("not among the newest {}", self.keep.unwrap_or_default()),
+            Beyond::Imports => format!("not among the newest {} imports", self.keep.unwrap_or_default()),
             Beyond::Size => format!("beyond {}", units::bytes(self.max_size.unwrap_or_default())),
         }
     }
@@ -92,7 +100,7 @@ mod tests {
     #[test]
     fn each_rule_counts_from_the_newest_run_on() {
         let day = 86_400_000_000;
-        let runs = (0..4).map(|number| Age { last_at: Stamp(-number * day), bytes: 100 });
+        let runs = (0..4).map(|number| Age { last_at: Stamp(-number * day), bytes: 100, is_imported: false });
         let beyond = |rules: Retention| rules.beyond(runs.clone(), Stamp(1));
         let (age, count, size) = (Some(Beyond::Age), Some(Beyond::Count), Some(Beyond::Size));
         let none = Retention::default();
@@ -110,6 +118,23 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_makes_nothing_old() {
         let rules = Retention { older_than: Some(Duration::ZERO), ..Retention::default() };
-        assert_eq!(rules.beyond([Age { last_at: Stamp(5), bytes: 1 }], Stamp(0)), [None]);
+        let age = Age { last_at: Stamp(5), bytes: 1, is_imported: false };
+        assert_eq!(rules.beyond([age], Stamp(0)), [None]);
+    }
+
+    #[test]
+    fn an_import_takes_no_place_of_a_run_and_takes_space() {
+        let runs = [true, false, true, true, false, false].map(|is_imported| Age {
+            last_at: Stamp(0),
+            bytes: 100,
+            is_imported,
+        });
+        let beyond = |rules: Retention| rules.beyond(runs, Stamp(1));
+        let (count, imports, size) = (Some(Beyond::Count), Some(Beyond::Imports), Some(Beyond::Size));
+        let rules = Retention { keep: Some(2), ..Retention::default() };
+        assert_eq!(beyond(rules), [None, None, None, imports, None, count]);
+        assert_eq!(rules.why(Beyond::Imports), "not among the newest 2 imports");
+        let rules = Retention { max_size: Some(300), ..Retention::default() };
+        assert_eq!(beyond(rules), [None, None, None, size, size, size]);
     }
 }

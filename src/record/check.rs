@@ -6,7 +6,7 @@ use mcap::MAGIC;
 use mcap::records::op;
 
 use super::chunk;
-use super::closing::beside;
+use super::closing::newest_kept;
 use super::error::Error;
 use super::format::ChunkNote;
 use super::loss::{self, Loss};
@@ -125,8 +125,7 @@ struct Gathered {
 
 /// What is said of a recording in which there is nothing, and what helps.
 pub fn nothing(first: &Path) -> String {
-    let kept = beside(first, "damaged");
-    if kept.exists() {
+    if let Some(kept) = newest_kept(first) {
         return format!(
             "empty; nothing of it could be saved by a repair: the damaged file is kept as {}",
             kept.display()

@@ -13,6 +13,8 @@ use super::scan::{self, Bytes};
 use super::segments::{self, Lock};
 use super::writer::Writer;
 
+/// So many damaged files of one file are kept at most.
+const MOST_KEPT: u32 = 99;
 /// The largest file that is closed unasked: copying one takes time.
 const MOST_UNASKED: u64 = 256 << 20;
 
@@ -84,7 +86,7 @@ fn has_no_end(path: &Path) -> bool {
 }
 
 /// The name of a file beside another: `run.mcap.part`.
-pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
+fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(end);
@@ -137,11 +139,26 @@ fn replace(file: &FileCheck, copy: &Path) -> Result<Option<PathBuf>, Error> {
     Ok(kept)
 }
 
-/// Gives a damaged file a second name, under which it stays: `run.mcap.damaged`, or with a number behind it.
+/// Where the damaged file is that the newest repair of a file has kept; `None` where none has.
+pub(super) fn newest_kept(path: &Path) -> Option<PathBuf> {
+    Some(kept_as(path, newest_number(path)?))
+}
+
+/// The greatest number under which a damaged file is kept.
+fn newest_number(path: &Path) -> Option<u32> {
+    (1..=MOST_KEPT).rev().find(|number| kept_as(path, *number).exists())
+}
+
+/// The name of a damaged file: `run.mcap.damaged`, or with a number behind it.
+fn kept_as(path: &Path, number: u32) -> PathBuf {
+    if number == 1 { beside(path, "damaged") } else { beside(path, &format!("damaged.{number}")) }
+}
+
+/// Gives a damaged file a second name, under which it stays. Its number is above those of all that are kept, so that the
+/// greatest one is the newest.
 fn keep(path: &Path) -> Result<PathBuf, Error> {
-    for number in 1..100 {
-        let name = if number == 1 { "damaged".to_owned() } else { format!("damaged.{number}") };
-        let kept = beside(path, &name);
+    for number in newest_number(path).unwrap_or(0) + 1..=MOST_KEPT {
+        let kept = kept_as(path, number);
         match std::fs::hard_link(path, &kept) {
             Ok(()) => return Ok(kept),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -158,5 +175,35 @@ fn keep(path: &Path) -> Result<PathBuf, Error> {
             Err(_) => {}
         }
     }
-    Err(Error::Exists(beside(path, "damaged")))
+    Err(Error::Exists(kept_as(path, MOST_KEPT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_damaged_file_is_kept_under_a_name_of_its_own_and_the_newest_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        assert_eq!(newest_kept(&path), None);
+        let named = |name: &str| folder.path().join(name);
+        for (text, name) in [("a", "run.mcap.damaged"), ("b", "run.mcap.damaged.2")] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(keep(&path).unwrap(), named(name));
+            assert_eq!(newest_kept(&path), Some(named(name)));
+            std::fs::remove_file(&path).unwrap();
+        }
+        // a name that is free again is none of a newer file
+        std::fs::remove_file(named("run.mcap.damaged")).unwrap();
+        std::fs::write(&path, "c").unwrap();
+        assert_eq!(keep(&path).unwrap(), named("run.mcap.damaged.3"));
+        assert_eq!(std::fs::read_to_string(named("run.mcap.damaged.2")).unwrap(), "b");
+        std::fs::write(kept_as(&path, MOST_KEPT), "d").unwrap();
+        let refused = keep(&path).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Exists(kept) if *kept == named("run.mcap.damaged.99")),
+            "{refused}"
+        );
+    }
 }

@@ -121,7 +121,7 @@ impl Store {
         }
         let changed = segments::of(path).into_iter().filter_map(|file| file.metadata().ok()?.modified().ok());
         let since = changed.max()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-        Some(Age { last_at: Stamp(i64::try_from(since.as_micros()).ok()?), bytes })
+        Some(Age { last_at: Stamp(i64::try_from(since.as_micros()).ok()?), bytes, is_imported: false })
     }
 
     /// The first files of all recordings, newest first.

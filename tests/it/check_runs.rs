@@ -164,6 +164,16 @@ fn a_damaged_recording_is_kept_beside_its_repaired_copy_and_the_loss_is_told() {
     let (code, text) = check(&person, &[name]);
     assert!(code == 65 && text.contains("the damaged file is kept as "), "{text}");
     assert!(text.contains("lost.mcap.damaged") && !text.contains("full disk"), "{text}");
+    // another one in its place is kept beside the first, and named
+    bytes.extend_from_slice(b"another");
+    std::fs::write(&lost, &bytes).unwrap();
+    let (code, text) = check(&person, &[name, "--repair"]);
+    assert!(code == 65 && text.contains("the damaged file is kept as lost.mcap.damaged.2"), "{text}");
+    assert!(std::fs::read(person.home().join("lost.mcap.damaged.2")).unwrap() == bytes);
+    for args in [&[name][..], &[name, "--repair"]] {
+        let (code, text) = check(&person, args);
+        assert!(code == 65 && text.contains("lost.mcap.damaged.2"), "{text}");
+    }
 
     let (code, text) = check(&person, &["hosts.toml", "--repair"]);
     assert!(code == 65 && text.contains("not a recording of hvtui"), "{code} {text}");

@@ -108,7 +108,7 @@ pub struct PruneArgs {
     /// Delete runs whose last event is older: 30d, 12h
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub older_than: Option<Duration>,
-    /// Keep the newest N runs, delete the others
+    /// Keep the newest N runs and the newest N imports, delete the others
     #[arg(long, value_name = "N")]
     pub keep: Option<u64>,
     /// Keep the newest runs that take no more than this together: 5G

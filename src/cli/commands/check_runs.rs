@@ -15,11 +15,13 @@ use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, padded, ranges};
 use crate::record::closing::{self, Repaired};
-use crate::record::{Check, Error, FileCheck, FileState, Lock, Loss, Store, check};
+use crate::record::far_steps::{self, FarSteps};
+use crate::record::{Check, Error, FileCheck, FileState, Lock, Loss, Reader, Store, check};
 
 /// How many bad places of a file are shown.
 const SHOWN: usize = 5;
@@ -40,6 +42,10 @@ struct Recording {
     path: String,
     files: Vec<File>,
     lost: Vec<Lost>,
+    /// Steps whose clocks put them far outside of the run: no fault of the files.
+    far_steps: Vec<FarSteps>,
+    #[serde(skip)]
+    is_imported: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -182,6 +188,8 @@ impl Recording {
             path: first.display().to_string(),
             lost: lost.collect(),
             files,
+            far_steps: Reader::open(first).map(|reader| far_steps::of(&reader)).unwrap_or_default(),
+            is_imported: check.spec.as_ref().is_some_and(RunSpec::is_imported),
         }
     }
 
@@ -409,6 +417,9 @@ fn text(recording: &Recording) -> String {
     }
     for lost in &recording.lost {
         let _ = writeln!(lines, "      {}", sanitize(&lost.words));
+    }
+    if let Some(words) = far_steps::words(&recording.far_steps, recording.is_imported) {
+        let _ = writeln!(lines, "      {words}");
     }
     lines
 }

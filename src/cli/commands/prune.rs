@@ -203,7 +203,11 @@ pub fn run(
 
 /// The recordings that are beyond the rules, newest first, and by which rule. Empty ones take no place of others.
 fn beyond(rules: Retention, listing: Listing, now: Stamp) -> Vec<Past> {
-    let age = |run: &RunSummary| Age { last_at: run.last_at, bytes: run.bytes };
+    let age = |run: &RunSummary| Age {
+        last_at: run.last_at,
+        bytes: run.bytes,
+        is_imported: run.spec.is_imported(),
+    };
     let ages: Vec<(RunId, Age)> = listing.runs.iter().map(|run| (run.spec.id.clone(), age(run))).collect();
     let mut past = Vec::new();
     for empty in listing.unreadable {
@@ -548,6 +552,35 @@ mod tests {
         let words = "unknown did not answer, and may keep something of it";
         assert_eq!(stays(None).as_deref(), Some(words));
         assert!(missed(&past(None), &asked, &names).contains_key(&n3));
+    }
+
+    #[test]
+    fn imports_take_no_place_of_a_run() {
+        let told = |number: u64, imported: Option<&str>| {
+            let mut spec = run_spec(vec![placement(0, "a", 0)]);
+            spec.id = RunId::new(number, 1);
+            spec.options.imported = imported.map(ToOwned::to_owned);
+            RunSummary {
+                spec,
+                stage: None,
+                last_at: Stamp(1),
+                outcome: None,
+                trained: None,
+                stood: None,
+                bytes: 1,
+                damage: None,
+                is_made_ready: false,
+            }
+        };
+        let trace = Some("Horovod timeline, from a.json");
+        let runs = vec![told(4, trace), told(3, trace), told(2, None), told(1, None)];
+        let listing = Listing { runs, ..Listing::default() };
+        let rules = Retention { keep: Some(1), ..Retention::default() };
+        let past = beyond(rules, listing, Stamp(2));
+        let told: Vec<(&RunId, &str)> = past.iter().map(|past| (&past.run, past.why.as_str())).collect();
+        let (import, run) = (RunId::new(3, 1), RunId::new(1, 1));
+        let wanted = [(&import, "not among the newest 1 imports"), (&run, "not among the newest 1")];
+        assert_eq!(told, wanted);
     }
 
     #[test]

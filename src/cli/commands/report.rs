@@ -23,8 +23,12 @@ use crate::domain::analysis::{Finding, RunAnalysis, findings};
 use crate::domain::marks::RunMarks;
 use crate::domain::run::RunSpec;
 use crate::domain::run_status::RunStatus;
-use crate::record::{Lock, Reader, figures, marks};
+use crate::record::{Lock, Reader, far_steps, figures, marks};
 use crate::report::{page, text};
+
+/// Steps outside of the run are looked for in recordings of at most so many events: what is kept of the figures of a longer one is
+/// read at once, and all of its steps are not.
+const MOST_EVENTS: u64 = 4_000_000;
 
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
@@ -61,6 +65,7 @@ pub fn run(
     }
     let mut run = with_kept(&reader, analyze(&reader, &wanted)?);
     run.live |= told == Some(RunStatus::Running);
+    say_far_steps(&reader);
     let findings = findings(&run);
     if let Some(path) = &args.html {
         write(path, &page(&run, &findings))?;
@@ -71,6 +76,16 @@ pub fn run(
         to_person(&text::render(&run, &findings))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which steps a wrong clock puts outside of the run.
+fn say_far_steps(reader: &Reader) {
+    if reader.envelope_count() <= MOST_EVENTS {
+        let is_imported = reader.spec().is_some_and(RunSpec::is_imported);
+        if let Some(words) = far_steps::words(&far_steps::of(reader), is_imported) {
+            note(&words);
+        }
+    }
 }
 
 /// How a run stands of which no end is recorded, by its hosts: where it has ended, its end is recorded now. Says what there is to do

@@ -230,7 +230,11 @@ pub fn run(
 fn due(rules: Retention, runs: &[Listed], now: Stamp) -> Option<String> {
     let kept = rules.words()?;
     let recorded = runs.iter().filter(|run| run.recorded);
-    let ages = recorded.map(|run| Age { last_at: run.last_at.unwrap_or(run.spec.created), bytes: run.bytes });
+    let ages = recorded.map(|run| Age {
+        last_at: run.last_at.unwrap_or(run.spec.created),
+        bytes: run.bytes,
+        is_imported: run.spec.is_imported(),
+    });
     let count = rules.beyond(ages, now).iter().flatten().count();
     let more = if count > 0 { format!("; {count} beyond that: hvtui runs prune") } else { String::new() };
     Some(format!("[runs] keeps {kept}{more}"))

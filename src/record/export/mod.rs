@@ -98,8 +98,8 @@ impl Format {
         FORMATS.into_iter().find(|format| format.name == name)
     }
 
-    /// Writes what `selection` takes of a recording. All of it is read, whatever the selection: what comes before says by whom steps
-    /// were told and who was late. `told` is given the share that is read, percent by percent, from 0 to 1.
+    /// Writes what `selection` takes of a recording. The steps of all of it are read, whatever the selection: what comes before says by whom
+    /// they were told and who was late. Everything else is read of the chunks alone that lie in the selected time. `told` is given the share that is read, percent by percent, from 0 to 1.
     ///
     /// # Errors
     /// [`Error::Write`] when `to` can't be written.

@@ -157,6 +157,29 @@ pub(super) fn export(
     selection: &Selection,
     told: &mut dyn FnMut(f64),
 ) -> Result<Exported, Error> {
+    export_by(reader, to, sink, selection, told, &needed)
+}
+
+/// Reads what is needed of a chunk.
+type Load<'a> = dyn Fn(&Reader, &Chosen<'_>, usize) -> Result<Vec<Envelope>, Error> + 'a;
+
+/// What is needed of a chunk: all of it where it lies in the chosen time. Of any other one the steps, which say who was late and may have
+/// been made long before they were told, and what has no channel of its own.
+fn needed(reader: &Reader, chosen: &Chosen<'_>, chunk: usize) -> Result<Vec<Envelope>, Error> {
+    let nanos = |at: Stamp| at.0.saturating_mul(1_000);
+    let is_chosen =
+        reader.note(chunk).is_none_or(|note| chosen.has_span((nanos(note.start), nanos(note.end))));
+    reader.load_untimed(chunk, |channel| is_chosen || matches!(channel, Channel::Phase | Channel::Event))
+}
+
+fn export_by(
+    reader: &Reader,
+    to: &mut dyn Write,
+    sink: &mut dyn Sink,
+    selection: &Selection,
+    told: &mut dyn FnMut(f64),
+    load: &Load<'_>,
+) -> Result<Exported, Error> {
     let run = survey(reader, selection, &mut |share| told(share / 2.0));
     let (world, is_apart) = (run.world(), run.is_apart());
     let out = Out::new(to, run.chosen.max_events());
@@ -169,21 +192,22 @@ pub(super) fn export(
     let mut missing_chunks = 0;
     let mut progress = Progress::of(reader);
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
-    for envelope in reader.envelopes(..) {
-        match envelope {
-            Ok(envelope) => {
-                if let Some(share) = progress.at(envelope.at) {
-                    told(0.5 + share / 2.0);
-                }
-                while let Some(mark) = marks.next_if(|mark| mark.at < envelope.at) {
-                    pass.mark(mark).map_err(Error::Write)?;
-                }
-                pass.take(&envelope).map_err(Error::Write)?;
+    'chunks: for chunk in 0..reader.chunk_count() {
+        let Ok(envelopes) = load(reader, &pass.run.chosen, chunk) else {
+            missing_chunks += 1;
+            continue;
+        };
+        for envelope in envelopes {
+            if let Some(share) = progress.at(envelope.at) {
+                told(0.5 + share / 2.0);
             }
-            Err(_) => missing_chunks += 1,
-        }
-        if pass.out.is_truncated() {
-            break;
+            while let Some(mark) = marks.next_if(|mark| mark.at < envelope.at) {
+                pass.mark(mark).map_err(Error::Write)?;
+            }
+            pass.take(&envelope).map_err(Error::Write)?;
+            if pass.out.is_truncated() {
+                break 'chunks;
+            }
         }
     }
     let held = pass.parting.rest();
@@ -475,5 +499,101 @@ impl Pass<'_, '_> {
             Some(start) => ((start, start.saturating_add(length_ns)), true),
             None => (by_arrival(arrived, length_ns), false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::analysis::fixtures::{START, blank_sample, spec, timing};
+    use crate::domain::clock_fit::ClockSample;
+    use crate::domain::fixtures::log_line;
+    use crate::domain::hooks::StepsBy;
+    use crate::record::Writer;
+    use crate::record::export::FORMATS;
+    use crate::record::export::selection::StepRange;
+
+    const S: i64 = 1_000_000;
+
+    /// A minute of two ranks, whose steps hooks tell; those of the second come 20 s late, as those of a host that was cut off.
+    fn recorded() -> Vec<Envelope> {
+        let spec = spec(2);
+        let id = spec.id.clone();
+        let rank = |rank: u32| Origin::Rank(id.clone(), Rank(rank));
+        let host = || Origin::Host(HostId::from("gpu-a"));
+        let mut told = vec![(0, Origin::Run(id.clone()), Event::RunCreated { spec: Arc::new(spec) })];
+        told.extend((0..2).map(|number| (10, rank(number), Event::StepsBy { by: StepsBy::Hooks })));
+        for second in 1..=60_u64 {
+            let now = second as i64 * S;
+            let sample =
+                ClockSample { host_time: HostTime(second * 1_000_000), offset_us: START.0, rtt_us: 80 };
+            told.push((now, host(), Event::ClockSampled { sample }));
+            told.push((now + 1, host(), blank_sample()));
+            for number in 0..2 {
+                let timing = timing(second, [10, 20, 30, 40 + 20 * number, 0, 7]);
+                let late = 20 * S * i64::from(number);
+                let done = Event::StepDone { timing: Arc::new(timing) };
+                told.push((now + 200_000 + late, rank(number), done));
+                let line = Arc::new(log_line(number, format!("line {second}")));
+                told.push((now + 500_000, rank(number), Event::LogPrinted { line }));
+                let (name, value) = ("lr".into(), 0.5);
+                let metric = Event::MetricReported { name, value, step: Some(second) };
+                told.push((now + 600_000, rank(number), metric));
+            }
+        }
+        told.sort_by_key(|(at, ..)| *at);
+        let of = |(seq, (at, origin, event))| Envelope { seq, at: START.plus_micros(at), origin, event };
+        (1..).zip(told).map(of).collect()
+    }
+
+    #[test]
+    fn a_part_is_the_same_whether_all_is_read_or_what_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        let mut writer = Writer::new(File::create(&path).unwrap()).unwrap();
+        for envelope in recorded() {
+            writer.push(envelope).unwrap();
+        }
+        writer.finish().unwrap();
+        let reader = Reader::open(&path).unwrap();
+        let moment = |second: i64| Some(START.plus_micros(second * S));
+        let second = Selection { from: moment(30), to: moment(31), ..Selection::default() };
+        let steps = Some(StepRange { first: Some(30), last: Some(31) });
+        let selections = [
+            Selection::default(),
+            Selection { from: moment(59), ..Selection::default() },
+            Selection { to: moment(2), ..Selection::default() },
+            Selection { steps, ..Selection::default() },
+            second,
+        ];
+        let mut read = (0, 0);
+        for (selection, format) in selections.iter().flat_map(|of| FORMATS.map(|format| (of, format))) {
+            let count = Cell::new(0);
+            let of = |load: &Load<'_>| {
+                count.set(0);
+                let counted = |reader: &Reader, chosen: &Chosen<'_>, chunk: usize| -> Result<_, Error> {
+                    let loaded = load(reader, chosen, chunk)?;
+                    count.set(count.get() + loaded.len());
+                    Ok(loaded)
+                };
+                let (mut bytes, mut sink) = (Vec::new(), (format.sink)());
+                let exported = export_by(&reader, &mut bytes, &mut *sink, selection, &mut |_| (), &counted);
+                (bytes, exported.unwrap(), count.get())
+            };
+            let all = of(&everything);
+            let some = of(&needed);
+            assert!(all.0 == some.0 && all.1 == some.1, "{} of {selection:?}", format.name);
+            read = (all.2, some.2);
+        }
+        let (all, some) = read;
+        assert!(some < all / 2, "{some} of {all} events are read for one second");
+    }
+
+    fn everything(reader: &Reader, _: &Chosen<'_>, chunk: usize) -> Result<Vec<Envelope>, Error> {
+        reader.load_untimed(chunk, |_| true)
     }
 }

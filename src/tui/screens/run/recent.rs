@@ -103,6 +103,11 @@ impl Recent {
         self.hidden_us > 0
     }
 
+    /// Whether a step tells some time of a phase.
+    pub(super) fn tells(&self, phase: Phase) -> bool {
+        self.phases[phase.index()] > 0
+    }
+
     fn allreduce(&self) -> StepTotals {
         let exposed_us = self.phases[Phase::Wait.index()] + self.phases[Phase::Transfer.index()];
         let (steps, hidden_us) = (self.told.into(), self.hidden_us);
@@ -253,6 +258,7 @@ mod tests {
         assert_eq!((recent.phase_us(Phase::Wait), recent.wait_us()), (Some(100.0), Some(200.0)));
         assert_eq!(recent.other_us(), Some((5.0 * 2_000.0 + 5.0 * 700.0) / 10.0));
         assert_eq!((recent.exposed_us(), recent.overlap()), (Some(150.0), Some(0.5)));
+        assert!(recent.tells(Phase::Wait) && !recent.tells(Phase::Data));
         assert!(recent.hides() && recent.phase_of_step_us(Phase::Forward) > 1_249.0);
         let twice = Recent::together([recent, recent].iter());
         assert_eq!((twice.step_us(), twice.overlap()), (recent.step_us(), recent.overlap()));

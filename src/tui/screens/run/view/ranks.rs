@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::{Placement, Slot};
 use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
 use crate::domain::units::ranges;
 use crate::domain::world::{RankState, RunState};
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
@@ -224,7 +225,7 @@ fn columns(w: u16, table: &Table<'_>, hangs: bool) -> Vec<Column<Col>> {
         if table.recents.all().filter_map(Recent::other_us).any(|us| us >= OTHER_US) {
             wishes.push(wish(Col::Other, "OTHER", 5, 5, 17, true));
         }
-        if has_hidden {
+        if has_hidden && tells_exposed(table) {
             let (title, least) = if is_narrow { ("OVLAP", 5) } else { ("OVERLAP", 7) };
             wishes.push(wish(Col::Overlap, title, least, least, 6, true));
             wishes.push(wish(Col::Exposed, "EXPOSED", 7, 7, 16, true));
@@ -243,6 +244,13 @@ fn columns(w: u16, table: &Table<'_>, hangs: bool) -> Vec<Column<Col>> {
     }
     wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 13, false));
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
+}
+
+/// Whether all of the exposed communication is told, as in a report: an import that tells waits and of no rank a transfer leaves a part of
+/// it out, and the wait alone is not what it costs.
+fn tells_exposed(table: &Table<'_>) -> bool {
+    let told = |phase: Phase| table.recents.all().any(|recent| recent.tells(phase));
+    !table.run.spec.is_imported() || told(Phase::Transfer) || !told(Phase::Wait)
 }
 
 /// Columns of a fold mark and the ranks of a host: `▸1016-1023`.
