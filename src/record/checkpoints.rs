@@ -4,8 +4,8 @@ use super::fold::Until;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 
-/// Envelopes between two of them at least: to copy a world takes about as long as to fold so many.
-const LEAST_APART: u64 = 2_000;
+/// Envelopes between two of them at least: to copy a world takes about as long as to fold so many, which are taken apart meanwhile.
+const LEAST_APART: u64 = 4_000;
 /// The same while a recording plays, where a copy would come with each move.
 const APART_PLAYING: u64 = 20_000;
 /// On a long way one is kept after so many at the latest.

@@ -4,7 +4,7 @@
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
 //! `segments` which files a recording has, `budget` how much it may take, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
 //! `resume_state` tells where a recording stands, `player` replays, `lookup` finds lines for it, `near` reads a part of one that is written for who shows its run, `glimpse` tells what can be told of a long one at once, `heads` reads the beginnings of its chunks side by side, `cache` is the file beside a recording in which `saved` keeps states of its run, which `keeper` makes
-//! while it is recorded, `index` where its chunks lie, `levels` where the time went, and `analyzed` the analysis of all of it, `pipeline` decodes chunks side by side, `study` tells the
+//! while it is recorded, `index` where its chunks lie, `levels` where the time went, and `analyzed` the analysis of all of it, `pipeline` decodes chunks side by side, `decoder` those on the way of a replay, `study` tells the
 //! figures of a part that moves and `figures` those of the whole and of a part that stays, `check`, `loss` and `closing` check and repair files, `far_steps` tells what lies outside of its run, `store` knows where recordings lie, `marks` keeps what a person
 //! noted of a run beside its recording, `export` and `import` translate to and from other programs' formats. Knows nothing of the wire:
 //! recordings outlive protocol versions.
@@ -18,6 +18,7 @@ pub mod check;
 mod checkpoints;
 mod chunk;
 pub mod closing;
+mod decoder;
 mod envelopes;
 mod error;
 pub mod export;
@@ -38,6 +39,7 @@ mod loss;
 pub mod marks;
 mod motion;
 mod near;
+mod packed;
 mod pipeline;
 pub mod player;
 mod queue;

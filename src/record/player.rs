@@ -4,6 +4,7 @@
 //! It folds its own [`World`] beside the one on screen. That gives checkpoints as it goes, so that a
 //! move backwards folds a few seconds again instead of the whole recording.
 
+mod first;
 mod stepping;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use super::ahead::{Lines, Phases, Timeline};
 use super::checkpoints::Place;
+use super::decoder::Decoder;
 use super::error::Error;
 use super::fold::{Fold, Until};
 use super::glimpse::Glimpse;
@@ -42,10 +44,6 @@ const LONGEST_CALL: usize = 60_000;
 const STILL_US: i64 = 5_000_000;
 /// A state beside the recording is read where it saves so many envelopes: reading one takes as long as folding those.
 const WORTH_A_STATE: u64 = 60_000;
-/// A way of so many envelopes takes a quarter of a second: what can be told at once is told first.
-const LONG_WAY: u64 = 150_000;
-/// Where a later moment has told where the time went, that takes some milliseconds: it is told before so many, too.
-const FELT_WAY: u64 = 32_000;
 
 /// What a move of the playhead means for the world on screen.
 #[derive(Debug, Default)]
@@ -91,6 +89,8 @@ pub struct Player {
     fold: Fold,
     steps: Option<Steps>,
     loaded: Option<(usize, Arc<Vec<Timed>>)>,
+    /// What takes the chunks behind that apart meanwhile.
+    decoder: Decoder,
     /// A chunk that could not be read while playing.
     fault: Option<String>,
     reset_due: bool,
@@ -150,6 +150,7 @@ impl Player {
             fold: Fold::default(),
             steps,
             loaded: None,
+            decoder: Decoder::default(),
             fault: None,
             reset_due: true,
             moved: false,
@@ -408,12 +409,13 @@ impl Player {
             }
         }
         self.look_up_moment();
+        // before the fold leaves its place: to copy the world of a checkpoint takes as long
         let known = self.glimpse_of_known();
-        self.reset_due |= self.fold.jump_towards(self.place());
         if known.is_none() {
+            self.reset_due |= self.fold.jump_towards(self.place());
             self.reset_due |= self.jump_to_saved();
         }
-        if let Some(world) = known.or_else(|| self.glimpse()) {
+        if let Some(world) = known.or_else(|| self.glimpse_of_any()) {
             // the world that replaces it is told once it is folded
             self.reset_due = true;
             let (reading, glimpse) = (Some(self.share_read()), Some(Box::new(world)));
@@ -439,46 +441,6 @@ impl Player {
         playback
     }
 
-    /// What can be told at once of a moment before one that was left, where the way there is felt.
-    fn glimpse_of_known(&mut self) -> Option<World> {
-        if self.way_from.is_some() || !self.moved || self.way_left() < FELT_WAY {
-            return None;
-        }
-        let left = self.fold.last().filter(|last| self.known.as_ref().is_none_or(|(known, _)| known < last));
-        if let Some(last) = left {
-            self.known = Some((last, self.fold.world().histories()));
-        }
-        let (until, _) = self.known.as_ref()?;
-        if *until < self.playhead {
-            return None;
-        }
-        self.begin_glimpses();
-        let (glimpse, (_, known)) = self.glimpse.as_ref().zip(self.known.as_ref())?;
-        Some(glimpse.before(&self.reader, self.playhead, known))
-    }
-
-    /// What can be told at once of any moment, where a long way begins.
-    fn glimpse(&mut self) -> Option<World> {
-        if self.way_from.is_some() || self.way_left() < LONG_WAY {
-            return None;
-        }
-        self.begin_glimpses();
-        Some(self.glimpse.as_ref()?.at(&self.reader, self.playhead))
-    }
-
-    fn begin_glimpses(&mut self) {
-        if self.glimpse.is_none() {
-            self.glimpse = Glimpse::new(&self.reader, Arc::clone(&self.fold.world().alerts.rules));
-        }
-    }
-
-    /// How many envelopes lie before the playhead that are not folded, as far as one can go back to.
-    fn way_left(&self) -> u64 {
-        let way = |chunk| self.reader.envelopes_before(chunk);
-        let from = self.fold.nearest(self.place());
-        way(self.reader.chunk_at(self.playhead)).saturating_sub(way(from))
-    }
-
     /// Looks what is kept beside the recording.
     fn look_beside(&mut self) {
         if self.looked_for == Kept::Nothing {
@@ -499,6 +461,8 @@ impl Player {
         }
         // the chunk that is loaded lies elsewhere, and to read a state takes memory
         self.loaded = None;
+        // what follows it is taken apart meanwhile
+        self.decoder.ask(&self.reader, place.chunk, self.reader.chunk_at(self.playhead));
         let Some(world) = saved.load(place) else { return false };
         self.fold.jump_to(place.chunk, place.last, world);
         true
@@ -528,7 +492,8 @@ impl Player {
 
     /// How much of a way that takes several calls is gone, percent.
     fn share_read(&mut self) -> u8 {
-        let at = self.fold.chunk();
+        // where it goes on, if it has not jumped there yet
+        let at = self.fold.nearest(self.place());
         let from = *self.way_from.get_or_insert(at);
         let to = self.reader.chunk_at(self.playhead);
         (at.saturating_sub(from) * 100 / to.saturating_sub(from).max(1)).min(99) as u8
@@ -552,6 +517,7 @@ impl Player {
             let (left, plays) = (to.saturating_sub(before), self.motion.playing);
             let state = self.saved.as_ref().and_then(|saved| saved.nearest(self.place()));
             let state = state.map(|state| self.reader.envelopes_before(state.chunk));
+            self.decoder.ask(&self.reader, chunk, self.reader.chunk_at(self.playhead));
             self.fold.keep_checkpoint(Place { chunk, before, left, plays, state });
             let envelopes = self.load(chunk);
             let folded = self.fold.take(&envelopes, self.place());
@@ -575,7 +541,7 @@ impl Player {
         let known = self.loaded.take().filter(|(loaded, _)| *loaded == chunk);
         let envelopes = match known {
             Some((_, envelopes)) => envelopes,
-            None => match self.reader.load(chunk) {
+            None => match self.decoder.take(chunk).unwrap_or_else(|| self.reader.load(chunk)) {
                 Ok(envelopes) => Arc::new(envelopes),
                 Err(error) => {
                     self.fault = Some(error.to_string());

@@ -21,6 +21,7 @@ use super::format::{Channel, ChunkNote};
 use super::heads::{Head, Heads};
 use super::index::{FileSum, Index};
 use super::integrity::Integrity;
+use super::packed::Packed;
 use super::scan::{self, Bytes, Found, RecordScanner};
 use super::segments;
 use super::survey::Survey;
@@ -401,20 +402,7 @@ impl Reader {
         chunk: usize,
         wants: impl Fn(Channel) -> bool,
     ) -> Result<Vec<Timed>, Error> {
-        let Some(entry) = self.chunks.get(chunk) else { return Ok(Vec::new()) };
-        let mut others = Vec::new();
-        let envelopes = self.decode(entry, wants, Some(&mut others))?;
-        others.sort_unstable();
-        let mut others = others.into_iter().peekable();
-        let mut time = entry.start;
-        let timed = envelopes.into_iter().map(|envelope| {
-            while let Some((_, at)) = others.next_if(|(seq, _)| *seq < envelope.seq) {
-                time = time.max(at);
-            }
-            time = time.max(envelope.at).min(entry.end);
-            Timed { time, envelope }
-        });
-        Ok(timed.collect())
+        self.packed(chunk)?.map_or_else(|| Ok(Vec::new()), |packed| packed.timed(wants))
     }
 
     /// The same without the moments at which the playhead comes to them, which take all of the chunk to be known.
@@ -423,25 +411,21 @@ impl Reader {
         chunk: usize,
         wants: impl Fn(Channel) -> bool,
     ) -> Result<Vec<Envelope>, Error> {
-        self.chunks.get(chunk).map_or_else(|| Ok(Vec::new()), |entry| self.decode(entry, wants, None))
+        self.packed(chunk)?.map_or_else(|| Ok(Vec::new()), |packed| packed.envelopes(wants, None))
     }
 
-    /// The envelopes of some channels of a chunk; the numbers and times of all others go to `others`.
-    fn decode(
-        &self,
-        entry: &Entry,
-        wants: impl Fn(Channel) -> bool,
-        others: Option<&mut Vec<(u64, Stamp)>>,
-    ) -> Result<Vec<Envelope>, Error> {
-        let Some(part) = self.files.get(entry.file) else { return Ok(Vec::new()) };
-        let bad = |reason: String| Error::Chunk { path: part.path.clone(), offset: entry.at, reason };
+    /// A chunk that is not taken apart; `None` where there is none of this number.
+    pub(super) fn packed(&self, chunk: usize) -> Result<Option<Packed>, Error> {
+        let Some(entry) = self.chunks.get(chunk) else { return Ok(None) };
+        let Some(part) = self.files.get(entry.file) else { return Ok(None) };
         let record = part.bytes.read(entry.at, entry.length).map_err(Error::file(&part.path))?;
-        let envelopes = chunk::decode_beside(&record, wants, others).map_err(bad)?.envelopes;
-        let numbers = entry.note.first_seq..=entry.note.last_seq;
-        if envelopes.iter().any(|envelope| !numbers.contains(&envelope.seq)) {
-            return Err(bad("its events are not those that its note tells".into()));
-        }
-        Ok(envelopes)
+        Ok(Some(Packed {
+            path: part.path.clone(),
+            offset: entry.at,
+            numbers: entry.note.first_seq..=entry.note.last_seq,
+            span: (entry.start, entry.end),
+            record,
+        }))
     }
 
     /// The envelopes whose recording time lies in `range`, in order. A chunk that can no longer be read

@@ -203,6 +203,34 @@ fn before_a_moment_that_was_left_it_is_known_where_the_time_went() {
     assert!(screen.0.runs[&run_id()] == *exact, "all of it follows");
 }
 
+#[test]
+fn of_moves_that_follow_each_other_each_is_told_first_and_the_last_is_told_whole() {
+    let envelopes = run(200, 160);
+    let (_folder, mut player) = player(&envelopes);
+    let (start, end) = (player.state().start, player.state().end);
+    let mut screen = Screen::default();
+    player.seek(end);
+    way(&mut screen, &mut player);
+    // each is left before more of its way is gone
+    let moments = [20, 70, 30, 15].map(|second| start.plus_micros(second * 1_000_000));
+    for moment in moments {
+        player.seek(moment);
+        let first = player.advance(Stamp(0));
+        let glimpse = first.glimpse.expect("a way of seconds is felt");
+        assert!(first.reading == Some(0) && first.reset.is_none());
+        assert_eq!(glimpse.runs[&run_id()].step(), world_at(&envelopes, moment).runs[&run_id()].step());
+    }
+    let shares = way(&mut screen, &mut player);
+    assert!(shares.is_sorted(), "{shares:?}");
+    assert!(screen.0 == world_at(&envelopes, moments[3]));
+    // and where it goes on from there
+    for moment in moments {
+        player.seek(moment);
+        arrive(&mut screen, &mut player);
+        assert!(screen.0 == world_at(&envelopes, moment), "{moment:?}");
+    }
+}
+
 fn way_if_any(player: &mut Player) {
     while player.advance(Stamp(0)).reading.is_some() {}
 }
@@ -668,7 +696,7 @@ fn a_long_recording_is_handed_over_whole_on_a_far_seek() {
     for second in [239, 3, 200, 199, 60, 61] {
         let to = Stamp(START + second * 1_000_000);
         player.seek(to);
-        screen.advance(&mut player, Stamp(0));
+        arrive(&mut screen, &mut player);
         assert!(screen.0 == world_at(&envelopes, to), "second {second}");
     }
 }
