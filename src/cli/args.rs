@@ -177,7 +177,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where", add = ArgValueCompleter::new(candidates::hosts))]
     pub gpus: Option<String>,
     /// N ranks on free GPUs that suit each other: of one host and one model where that is possible
-    #[arg(long, value_parser = number, value_name = "N", conflicts_with_all = ["np", "host_list", "hostfile", "gpus", "nnodes", "nproc_per_node"], help_heading = "Where")]
+    #[arg(long, value_parser = number, value_name = "N", conflicts_with_all = ["np", "host_list", "hostfile", "gpus", "nnodes"], help_heading = "Where")]
     pub free: Option<u32>,
     /// Only GPUs that pass this filter, such as 'model~h200 & temp<60'
     #[arg(long, value_name = "EXPR", requires = "free", help_heading = "Where")]

@@ -21,6 +21,7 @@ use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::container::WrittenContainer;
 use crate::launch::paste::{self, Launcher, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
+use crate::launch::remark::Remark;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, Since, SlotName};
 use crate::launch::words::Caret;
 use crate::launch::{folder, host_list, line_place, names, pasted_request, srun};
@@ -86,12 +87,12 @@ pub fn asked(
         request.code = finder.find(&request.command, request.workdir.as_deref(), &request.place.named());
         let differs = request.since.as_ref().zip(request.code.as_ref());
         let differs = differs.and_then(|(since, code)| trees::differs(since, code, None));
-        request.remarks.extend(differs);
+        request.remarks.extend(differs.map(Remark::info));
         let lies_here = lies_here(&request, &hosts);
-        request.remarks.extend(lies_here);
+        request.remarks.extend(lies_here.map(Remark::warning));
     }
     script::look(&mut request);
-    request.remarks.extend(unread_input::remark());
+    request.remarks.extend(unread_input::remark().map(Remark::warning));
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
     add_hosts(&mut hosts, &mut request, pasted.as_ref(), (port, file.path.is_none() && args.again.is_none()));
     if let Some(run) = &args.again
@@ -371,10 +372,14 @@ pub(super) fn read(
     let passed_over = line.and_then(|line| line_place::passed_over(&resolved(&line), &resolved(&request)));
     request.remarks.extend(passed_over.map(|words| {
         let option = place_option(args);
-        format!("`{option}` counts before the line's {words}: leave it out to take those of the line.")
+        Remark::info(format!(
+            "`{option}` counts before the line's {words}: leave it out to take those of the line."
+        ))
     }));
     request.remarks.extend(folder.map(|folder| {
-        format!("`--workdir` counts before the line's folder {folder}: leave it out to start there.")
+        Remark::info(format!(
+            "`--workdir` counts before the line's folder {folder}: leave it out to start there."
+        ))
     }));
     Ok(request)
 }
@@ -448,7 +453,7 @@ fn allocation(
     }
     request.place = place;
     host_names::resolve(&mut request.place, hosts);
-    request.remarks.push(job.remark());
+    request.remarks.push(Remark::info(job.remark()));
     Ok(())
 }
 
@@ -553,6 +558,25 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn free_gpus_may_be_counted_by_host() {
+        let place = ask("hvtui run --free 4 --nproc-per-node 2 -- true").unwrap().place;
+        assert!(matches!(place, PlacementSpec::Free { ranks: 4, per_host: Some(2), .. }), "{place:?}");
+        let failure = ask("hvtui run --free 3 --nproc-per-node 2 -- true").unwrap_err();
+        assert_eq!(failure.code, Code::Usage);
+    }
+
+    #[test]
+    fn what_only_informs_is_no_warning() {
+        let warns = |line: &str, begin: &str| {
+            let said = ask(line).unwrap().remarks;
+            said.iter().find(|remark| remark.starts_with(begin)).map(Remark::warns)
+        };
+        assert_eq!(warns("hvtui run -- nohup python3 x.py", "`nohup` is left out"), Some(false));
+        assert_eq!(warns("hvtui run -- sudo -E mpirun -np 2 ./x", "`sudo -E` is left out"), Some(true));
+        assert_eq!(warns("hvtui run -- mpirun -np 2 --rankfile r ./x", "not understood: "), Some(true));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::launch;
 use crate::config::HostsFile;
 use crate::domain::run::JobKind;
 use crate::launch::name::kind_of;
+use crate::launch::remark::Remark;
 use crate::launch::request::LaunchRequest;
 use crate::launch::{pasted_request, read};
 
@@ -61,7 +62,7 @@ pub fn read(words: &[String]) -> Result<LaunchRequest, String> {
     ];
     let names: Vec<&str> = without_effect.iter().filter(|(given, _)| *given).map(|(_, name)| *name).collect();
     if !names.is_empty() {
-        request.remarks.push(format!("no effect in the form: {}.", names.join(", ")));
+        request.remarks.push(Remark::info(format!("no effect in the form: {}.", names.join(", "))));
     }
     Ok(request)
 }

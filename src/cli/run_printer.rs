@@ -62,6 +62,8 @@ pub enum Line {
 pub struct RunPrinter {
     world: World,
     run: Option<RunId>,
+    /// The first lines of a run whose GPUs are not held yet: another launch may be faster, and then it is none.
+    untold: Vec<Line>,
     told_waiting: Option<(RunStage, Stamp)>,
     /// Since when the present stage waits for a rank or a host.
     waits_since: Option<Stamp>,
@@ -125,11 +127,36 @@ impl RunPrinter {
         if let Some(run) = self.run.take() {
             self.world.runs.remove(&run);
         }
+        self.untold.clear();
         (self.told_waiting, self.waits_since) = (None, None);
     }
 
-    /// Takes one event in; gives the lines it causes.
+    /// Takes one event in; gives the lines it causes. A run that takes GPUs is told of once these are held.
     pub fn event(&mut self, envelope: &Envelope) -> Vec<Line> {
+        let lines = self.of_event(envelope);
+        if matches!(envelope.event, Event::RunCreated { .. }) && self.may_be_none() {
+            self.untold = lines;
+            return Vec::new();
+        }
+        // of one that has ended the last words tell
+        let has_ended = matches!(envelope.event, Event::RunEnded { .. });
+        if self.untold.is_empty() || has_ended || self.may_be_none() {
+            return lines;
+        }
+        let mut told = std::mem::take(&mut self.untold);
+        told.extend(lines);
+        told
+    }
+
+    /// Whether the run takes GPUs that are not known to be held for it: they are before its ranks start.
+    fn may_be_none(&self) -> bool {
+        self.state().is_some_and(|run| {
+            let takes_gpus = run.spec.placements.iter().any(|place| place.gpus().next().is_some());
+            takes_gpus && run.stage().is_none_or(|stage| stage < RunStage::Start)
+        })
+    }
+
+    fn of_event(&mut self, envelope: &Envelope) -> Vec<Line> {
         let before = self.state().and_then(RunState::stage);
         self.world.apply(envelope);
         if let Event::StageEntered { stage, waiting_for } = &envelope.event {
@@ -311,7 +338,10 @@ impl RunPrinter {
         let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
             return Vec::new();
         };
-        let mut lines: Vec<Line> = self.means.table(run, width).iter().map(|row| own(row)).collect();
+        // of one that has lost its GPUs its id means nothing
+        let is_lost = outcome.end == RunEnd::Busy;
+        let mut lines: Vec<Line> = self.untold.iter().filter(|_| !is_lost).cloned().collect();
+        lines.extend(self.means.table(run, width).iter().map(|row| own(row)));
         let differing = Some(run.collected.words()).filter(|words| *words != self.told_differing.0);
         lines.extend(differing.into_iter().flatten().map(|words| own(&sanitize(words))));
         lines.extend(run.collectives_words().map(|[words, _]| own(&words)));

@@ -67,6 +67,35 @@ fn line(stream: Stream, text: &str, elided: u64) -> Event {
 }
 
 #[test]
+fn a_run_with_gpus_is_told_of_once_they_are_held() {
+    let create = |story: &mut Story| {
+        let mut spec = RunSpec { id: run(), ..run_spec(vec![placement(0, "a", 0)]) };
+        spec.placements[0].slot = Slot::Gpu { index: 0, uuid: "GPU-a".into() };
+        story.printer = RunPrinter::default();
+        story.tell(0, Origin::Run(run()), Event::RunCreated { spec: Arc::new(spec) })
+    };
+    let told = format!("E hvtui: run {}  ", run().short());
+    let mut story = Story::begun();
+    assert!(create(&mut story).is_empty());
+    assert!(story.enter(1, RunStage::Prepare, &["a"]).is_empty());
+    let lines = story.enter(2, RunStage::Start, &[]);
+    assert!(lines.len() == 1 && lines[0].starts_with(&told), "{lines:?}");
+    assert!(story.enter(3, RunStage::Start, &[]).is_empty());
+    // another launch had them first: of that try nothing is told
+    assert!(create(&mut story).is_empty());
+    story.printer.forget_run();
+    assert!(create(&mut story).is_empty());
+    let busy = RunOutcome::new(RunEnd::Busy, "a: GPU 0 is busy".to_owned());
+    assert!(story.tell(4, Origin::Run(run()), Event::RunEnded { outcome: busy }).is_empty());
+    assert!(texts(story.printer.end(false, None, None)).iter().all(|line| !line.starts_with(&told)));
+    // one that fails before is told of with its end
+    assert!(create(&mut story).is_empty());
+    let failed = RunOutcome::new(RunEnd::Unreachable, "a: no answer".to_owned());
+    assert!(story.tell(5, Origin::Run(run()), Event::RunEnded { outcome: failed }).is_empty());
+    assert!(texts(story.printer.end(false, None, None))[0].starts_with(&told));
+}
+
+#[test]
 fn lines_keep_their_stream_and_drive_no_terminal() {
     let mut story = Story::begun();
     assert_eq!(story.rank(1, 1, line(Stream::Stdout, "a\u{1b}[2J", 0)), ["O [1] a"]);

@@ -29,9 +29,9 @@ fn a_line_that_is_not_understood_keeps_its_ranks_where_they_can_be_counted() {
     let bare = vec![(HostId::from("a"), 1), (HostId::from("b"), 1)];
     let request = asked("mpirun -np 2 -H a,b --rankfile x python t.py", false);
     assert_eq!(request.place, PlacementSpec::Hosts { hosts: bare, np: None }, "as Open MPI counts");
-    let here = asked("sudo mpirun -np 2 python t.py", false);
+    let here = asked("strace mpirun -np 2 python t.py", false);
     assert_eq!(here.place, PlacementSpec::Nodes { nodes: 1, each: Some(2) }, "of one host, as mpirun does");
-    assert_eq!(here.options.delegate.unwrap().line.join(" "), "sudo mpirun -np 2 python t.py");
+    assert_eq!(here.options.delegate.unwrap().line.join(" "), "strace mpirun -np 2 python t.py");
 }
 
 #[test]
@@ -70,7 +70,8 @@ fn torchs_launcher_is_called_as_it_was_and_gets_what_was_not_understood() {
     assert_eq!(launcher.options.join(" "), "--rdzv-conf a=1");
     let launcher = asked("torchrun --nproc-per-node=2 -m a.b", true).options.delegate.unwrap();
     assert_eq!((launcher.program.join(" "), launcher.options.len()), ("torchrun".to_owned(), 0));
-    for opaque in ["torchrun --nnodes=1:2 --nproc-per-node=2 t.py", "sudo torchrun --nproc-per-node=2 t.py"] {
+    for opaque in ["torchrun --nnodes=1:2 --nproc-per-node=2 t.py", "strace torchrun --nproc-per-node=2 t.py"]
+    {
         assert!(asked(opaque, false).options.delegate.is_none(), "{opaque}");
     }
 }

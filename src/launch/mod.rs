@@ -27,6 +27,7 @@ pub mod plan;
 pub mod preview;
 mod prompt;
 pub mod read;
+pub mod remark;
 pub mod remote_start;
 pub mod request;
 pub mod setup;

@@ -36,6 +36,7 @@ impl RequestError {
             | Self::BadCount(_)
             | Self::NoneEach(_)
             | Self::NotTheProduct { .. }
+            | Self::NotAMultiple { .. }
             | Self::TooFewHosts { .. }
             | Self::MoreThanPicked { .. } => Part::Ranks,
             Self::HostsBySpace(..)

@@ -196,7 +196,11 @@ fn launcher(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
 }
 
 fn is_engine(draft: &Draft<'_>, at: usize) -> bool {
-    let name = draft.line.words.get(at).map(|word| base(&word.text));
+    is_engine_word(draft.line.words.get(at))
+}
+
+fn is_engine_word(word: Option<&Word>) -> bool {
+    let name = word.map(|word| base(&word.text));
     name.is_some_and(|name| matches!(name, "docker" | "podman" | "nvidia-docker"))
 }
 
@@ -210,7 +214,7 @@ fn container(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
     Ok(true)
 }
 
-/// What stands before the program: a prompt, variables, `env`, `exec`, `nohup`, `setsid`, `time`. Returns the program's place;
+/// What stands before the program: a prompt, variables, `env`, `exec`, `nohup`, `setsid`, `time`, `sudo`. Returns the program's place;
 /// `None` for a line without words.
 fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
     let words: &[Word] = &draft.line.words;
@@ -238,6 +242,9 @@ fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
             .any(|next| !next.text.starts_with('-') && assignment(&next.text).is_none());
         match base(&word.text) {
             _ if !followed => break,
+            name @ ("sudo" | "doas") if starts_behind(words, at) && !is_engine_word(words.get(at + 1)) => {
+                at = other_user(draft, name, at);
+            }
             "env" if keeps_env(words, at) => break,
             "env" => at = env_options(draft, at + 1)?,
             "exec" if !words[at + 1].text.starts_with('-') => {
@@ -264,6 +271,61 @@ fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
         }
     }
     Ok((!words.is_empty()).then_some(at))
+}
+
+/// Whether a launcher of ranks is started behind the word `at`.
+fn starts_behind(words: &[Word], at: usize) -> bool {
+    (at + 1..words.len()).any(|from| starts(words, from))
+}
+
+/// `sudo -E`, `sudo -u li`, `doas`: ranks that another user had could be neither watched nor stopped. Returns the place of what
+/// follows the options.
+fn other_user(draft: &mut Draft<'_>, program: &str, sudo: usize) -> usize {
+    const LONG: [&str; 11] = [
+        "user",
+        "group",
+        "host",
+        "prompt",
+        "close-from",
+        "role",
+        "type",
+        "command-timeout",
+        "other-user",
+        "chdir",
+        "chroot",
+    ];
+    let words = &draft.line.words;
+    let (mut at, mut user) = (sudo + 1, "root".to_owned());
+    while let Some(word) = words.get(at).map(|word| word.text.as_str()).filter(|word| word.starts_with('-')) {
+        at += 1;
+        let behind = words.get(at).map(|word| word.text.as_str());
+        let (name, value) = match word.strip_prefix("--") {
+            Some("") => break,
+            Some(long) => match long.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (long, behind.filter(|_| LONG.contains(&long)).inspect(|_| at += 1)),
+            },
+            None => match word.find(['u', 'g', 'h', 'p', 'C', 'r', 't', 'T', 'U', 'D', 'R']) {
+                Some(letter) if letter + 1 < word.len() => {
+                    (&word[letter..=letter], Some(&word[letter + 1..]))
+                }
+                Some(letter) => (&word[letter..], behind.inspect(|_| at += 1)),
+                None => (word, None),
+            },
+        };
+        match (name, value) {
+            ("u" | "user", Some(value)) => value.clone_into(&mut user),
+            ("D" | "chdir", Some(folder)) => draft.pasted.workdir = Some(folder.to_owned()),
+            _ => {}
+        }
+    }
+    let shown: Vec<String> = words[sudo..at.min(words.len())].iter().map(|word| quote(&word.text)).collect();
+    draft.warn(format!(
+        "`{}` is left out: ranks run as the user as whom hvtui logs in to their host, not as {user} by {program}; `user` of a \
+         [[host]] in the hosts file names another one.",
+        shown.join(" ")
+    ));
+    at
 }
 
 /// Whether `env` itself is started for each rank: one that takes variables away (`env -u X`) from what is no launcher.
@@ -321,12 +383,12 @@ fn assignment(word: &str) -> Option<(&str, usize)> {
     named.then_some((key, key.len() + 1))
 }
 
-/// A launcher behind another program, such as `sudo horovodrun` or `strace -f mpirun`: the line is not for
+/// A launcher behind another program, such as `xvfb-run horovodrun` or `strace -f mpirun`: the line is not for
 /// slots, and what stands before the launcher has no meaning here.
 fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
-    const WRAPPERS: [&str; 13] = [
-        "sudo", "doas", "nice", "ionice", "timeout", "numactl", "taskset", "stdbuf", "chrt", "exec",
-        "unbuffer", "strace", "xvfb-run",
+    const WRAPPERS: [&str; 11] = [
+        "nice", "ionice", "timeout", "numactl", "taskset", "stdbuf", "chrt", "exec", "unbuffer", "strace",
+        "xvfb-run",
     ];
     let words = &draft.line.words;
     let Some(wrapper) = words.get(at) else { return Ok(None) };

@@ -3,6 +3,7 @@
 
 use super::names;
 use super::paste::{Container, Pasted};
+use super::remark::Remark;
 use crate::domain::container::{ContainerOptions, Volume};
 
 /// The meaning of a `docker run` for ranks.
@@ -15,7 +16,7 @@ pub(super) struct Meaning {
     /// How many GPUs it wants, where it names none.
     pub(super) count: Option<u32>,
     /// What is said about it, a sentence each.
-    pub(super) remarks: Vec<String>,
+    pub(super) remarks: Vec<Remark>,
 }
 
 /// Options that say what hvtui does anyway.
@@ -108,7 +109,7 @@ pub(super) fn meaning(container: &Container) -> Meaning {
         let text = format!(
             "`--network {network}` is left out: ranks use their host's network, to reach the other hosts"
         );
-        meaning.remarks.push(format!("{text}."));
+        meaning.remarks.push(Remark::info(format!("{text}.")));
     }
     for option in &container.others {
         meaning.option(option);
@@ -135,8 +136,16 @@ impl Meaning {
     }
 
     fn say(&mut self, text: String) {
-        if !self.remarks.contains(&text) {
-            self.remarks.push(text);
+        self.add(Remark::info(text));
+    }
+
+    fn warn(&mut self, text: String) {
+        self.add(Remark::warning(text));
+    }
+
+    fn add(&mut self, remark: Remark) {
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
         }
     }
 
@@ -148,7 +157,7 @@ impl Meaning {
         }
         match text.parse::<Volume>() {
             Ok(volume) => self.options.volumes.push(volume),
-            Err(fault) => self.say(format!("`-v {text}` is left out: it {fault}.")),
+            Err(fault) => self.warn(format!("`-v {text}` is left out: it {fault}.")),
         }
     }
 
@@ -156,21 +165,21 @@ impl Meaning {
     fn may_mount(&mut self, shown: &str, source: &str, target: &str) -> bool {
         let is_key = |part: &str| part.split('/').any(|name| KEYS.contains(&name));
         if is_key(source) || is_key(target) {
-            self.say(format!(
+            self.warn(format!(
                 "`{shown}` is left out: what runs in the container could read the keys, and hvtui needs no ssh between hosts \
                  or in containers."
             ));
             return false;
         }
         if source.ends_with(DOCKER_SOCKET) {
-            self.say(format!(
+            self.warn(format!(
                 "`{shown}` is left out: a process that can use docker's socket is root on the host. Where it is needed, give it \
                  by hvtui's own -v."
             ));
             return false;
         }
         if holds_homes(source) {
-            self.say(format!(
+            self.warn(format!(
                 "`{shown}`: what runs in the container can read the ssh keys in ~/.ssh; mount only the folders that the job \
                  needs."
             ));
@@ -313,7 +322,7 @@ mod tests {
             };
             let meaning = meaning(&container);
             let kept = meaning.options.volumes.len() + meaning.options.arguments.len();
-            (kept, meaning.remarks.concat())
+            (kept, meaning.remarks.iter().map(|remark| &**remark).collect::<String>())
         };
         for option in [
             "--mount type=bind,source=~/.ssh,target=/root/.ssh",

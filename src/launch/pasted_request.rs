@@ -7,6 +7,7 @@ use super::name::kind_of;
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
 use super::pasted_container::{self, Meaning};
+use super::remark::Remark;
 use super::request::{ALL_SLOTS, LaunchRequest, Only, PlacementSpec};
 use crate::domain::ids::HostId;
 use crate::domain::options::{LocalRankArg, RunOptions, TaskRole};
@@ -28,16 +29,16 @@ pub fn request(
     let contained = pasted.container.as_ref().map(pasted_container::meaning);
     let whole = contained.as_ref().map(|meaning| meaning.joined(pasted));
     let pasted = whole.as_ref().unwrap_or(pasted);
-    let mut remarks = pasted.remarks.clone();
+    let mut remarks: Vec<Remark> = pasted.remarks.iter().map(Remark::info).collect();
     let mut env = env(pasted, variable, &mut remarks);
     let hosts = match hostfile {
         Some(hosts) => hosts,
         None => pasted.hosts.iter().map(|one| (name(one), slots(pasted, one))).collect(),
     };
     let ours = pasted.mca.iter().filter(|(key, _)| is_ours(key));
-    remarks.extend(
-        ours.map(|(key, _)| format!("`{key}` is left out: hvtui carries mpirun's orders to the hosts.")),
-    );
+    remarks.extend(ours.map(|(key, _)| {
+        Remark::info(format!("`{key}` is left out: hvtui carries mpirun's orders to the hosts."))
+    }));
     env.retain(|name, _| !name.strip_prefix("OMPI_MCA_").is_some_and(is_ours));
     let not_set = not_set(pasted, &mut env);
     let mut options = RunOptions {
@@ -51,12 +52,14 @@ pub fn request(
         python_of: python_of(pasted),
         ..RunOptions::default()
     };
-    remarks.extend(shared(pasted, &hosts));
+    remarks.extend(shared(pasted, &hosts).map(Remark::info));
     let way = delegate::way(pasted, delegated, &hosts);
     if pasted.is_delegated() {
         let as_what = if way == Way::OneProcess { ", as one process" } else { "" };
         let what = pasted.not_understood.join(", ");
-        remarks.push(format!("not understood: {what}; the line is given to its own launcher{as_what}."));
+        remarks.push(Remark::warning(format!(
+            "not understood: {what}; the line is given to its own launcher{as_what}."
+        )));
     }
     let single = match &way {
         Way::Ours => false,
@@ -69,7 +72,7 @@ pub fn request(
             // the line's own launcher does it
             options.max_restarts = 0;
             remarks.retain(|remark| holds_delegated(pasted, remark));
-            remarks.extend(other_nodes(pasted));
+            remarks.extend(other_nodes(pasted).map(Remark::warning));
             let (place, slots) = one_process(pasted, &hosts);
             options.gpus_per_rank = slots;
             (JobKind::Plain, pasted.argv.clone(), place)
@@ -77,11 +80,9 @@ pub fn request(
         Way::Launcher(launcher) => {
             if !launcher.line.is_empty() {
                 // What the line's options mean here they do not mean there.
-                remarks.retain(|remark| {
-                    remark.starts_with("not understood: ") || remark.contains(" may be meant")
-                });
+                remarks.retain(|remark| remark.starts_with("not understood: "));
             }
-            remarks.extend(delegate::remarks(pasted, &hosts));
+            remarks.extend(delegate::remarks(pasted, &hosts).into_iter().map(Remark::info));
             options.mpi_args.clear();
             options.local_rank_arg = local_rank_arg(pasted, script);
             options.oversubscribe = oversubscribes(pasted, &hosts);
@@ -98,8 +99,10 @@ pub fn request(
             (kind(pasted), pasted.command.clone(), place(pasted, hosts))
         }
     };
-    remarks.extend(pasted.left_out.iter().cloned());
-    remarks.extend(not_set);
+    remarks.extend(pasted.left_out.iter().map(Remark::info));
+    remarks.extend(not_set.map(Remark::info));
+    // they hold however the line is started
+    remarks.extend(pasted.warnings.iter().map(Remark::warning));
     LaunchRequest {
         code: None,
         since: None,
@@ -128,16 +131,16 @@ pub fn request(
 fn env(
     pasted: &Pasted,
     variable: impl Fn(&str) -> Option<String>,
-    remarks: &mut Vec<String>,
+    remarks: &mut Vec<Remark>,
 ) -> BTreeMap<String, String> {
     let mut env: BTreeMap<String, String> = pasted.env.iter().cloned().collect();
     for name in &pasted.env_from_here {
         match variable(name) {
             _ if OWN_TO_HOST.contains(&name.as_str()) => {
-                remarks.push(format!("`{name}` is each host's own, not this machine's."));
+                remarks.push(Remark::info(format!("`{name}` is each host's own, not this machine's.")));
             }
             Some(value) => drop(env.insert(name.clone(), value)),
-            None => remarks.push(format!("`{name}` is not set here and is left out.")),
+            None => remarks.push(Remark::warning(format!("`{name}` is not set here and is left out."))),
         }
     }
     if let Some(timeline) = &pasted.timeline {
@@ -188,7 +191,7 @@ fn kind(pasted: &Pasted) -> JobKind {
 }
 
 /// Ranks in the containers of a line; what is said about it.
-fn contain(pasted: &Pasted, meaning: Meaning, options: &mut RunOptions) -> Vec<String> {
+fn contain(pasted: &Pasted, meaning: Meaning, options: &mut RunOptions) -> Vec<Remark> {
     if pasted.launcher == Launcher::Plain {
         // One process, with all GPUs that its container had.
         let named = pasted.gpu_mask.as_ref().map(|mask| mask.len() as u32);

@@ -139,16 +139,18 @@ fn a_mask_changes_neither_the_number_of_ranks_nor_where_they_go() {
 #[test]
 fn a_torchrun_line_that_its_own_launcher_executes_takes_the_slots_of_its_workers() {
     let elastic = "torchrun --nnodes=1:2 --nproc_per_node=2 --max_restarts=3 --rdzv_backend=c10d --rdzv_endpoint=a:1 t.py";
-    for line in
-        [elastic, "sudo torchrun --nproc_per_node=2 t.py", "sudo torchrun --nnodes=2 --nproc_per_node=2 t.py"]
-    {
+    for line in [
+        elastic,
+        "strace torchrun --nproc_per_node=2 t.py",
+        "strace torchrun --nnodes=2 --nproc_per_node=2 t.py",
+    ] {
         let asked = asked(line);
         assert_eq!((asked.single, asked.place), (true, PlacementSpec::Count(Some(1))), "{line}");
         assert_eq!(asked.options.gpus_per_rank, 2, "{line}");
     }
     let waits = |line: &str| asked(line).remarks.iter().any(|remark| remark.contains("are not started"));
-    assert!(waits(elastic) && waits("sudo torchrun --nnodes=2 --nproc_per_node=2 t.py"));
-    assert!(!waits("sudo torchrun --nproc_per_node=2 t.py") && !waits("torchrun --nnodes=2 t.py"));
+    assert!(waits(elastic) && waits("strace torchrun --nnodes=2 --nproc_per_node=2 t.py"));
+    assert!(!waits("strace torchrun --nproc_per_node=2 t.py") && !waits("torchrun --nnodes=2 t.py"));
     let said = asked(elastic).remarks;
     assert!(said.iter().all(|remark| !remark.contains("has no effect")), "{said:?}");
     assert!(said[0].starts_with("not understood: --nnodes"), "{said:?}");

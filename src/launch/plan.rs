@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use crate::domain::ids::HostId;
 use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec};
 use crate::domain::time::Stamp;
+use crate::launch::remark::Remark;
 use crate::launch::request::LaunchRequest;
 
 /// A launch, planned in full. What is known only when the hosts are ready (ports, the run's secret) comes at the start.
@@ -20,7 +21,7 @@ pub struct LaunchPlan {
     /// The hosts in the order in which their GPUs are leased: the same for every client, whatever it calls them.
     pub lease_order: Vec<HostId>,
     /// What the user should know before the start, a sentence each.
-    pub remarks: Vec<String>,
+    pub remarks: Vec<Remark>,
     /// What was asked for, where that names no slots: it is placed again where another launch takes these first.
     pub request: Option<Box<LaunchRequest>>,
 }

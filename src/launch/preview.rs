@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::plan::LaunchPlan;
+use super::remark::warnings_first;
 use crate::domain::collectives::are_recorded;
 use crate::domain::container::ContainerOptions;
 use crate::domain::engine::{Engine, Launcher, Program};
@@ -32,17 +33,17 @@ const HOOKS_ARE: &str =
 /// The plan in lines: the run, what to know of it, then for each host its ranks with place, directory, variables and command.
 pub fn preview(plan: &LaunchPlan) -> Vec<String> {
     let (spec, runs) = (&plan.spec, &plan.hosts);
-    let mut lines = vec![format!(
-        "{}: {} on {}, kind {}",
-        sanitize(&spec.name),
-        count(spec.placements.len(), "rank"),
-        count(runs.len(), "host"),
-        spec.kind.name()
-    )];
+    // the one host of the plan is where srun is started
+    let hosts = match spec.kind {
+        JobKind::Slurm => "the hosts that Slurm gives".to_owned(),
+        _ => count(runs.len(), "host"),
+    };
+    let ranks = count(spec.placements.len(), "rank");
+    let mut lines = vec![format!("{}: {ranks} on {hosts}, kind {}", sanitize(&spec.name), spec.kind.name())];
     // before the hosts: they may change the mind, and the ranks of many hosts are long
     if !plan.remarks.is_empty() {
         lines.push("to know:".to_owned());
-        lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
+        lines.extend(warnings_first(&plan.remarks).map(|remark| format!("  {}", sanitize(&remark.shown()))));
     }
     lines.extend(copied(plan));
     for run in runs {
@@ -55,9 +56,8 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
             _ => &[],
         };
         if !line.is_empty() {
-            let words: Vec<String> = line.iter().map(|word| quote(word)).collect();
             lines.push("  all of them are started by".to_owned());
-            lines.push(format!("    {}", words.join(" ")));
+            lines.extend(command_lines(line));
         }
         for rank in &run.ranks {
             let place = rank.env.get("HVTUI_PLACE").map_or("", String::as_str);
@@ -78,7 +78,7 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
             lines.extend(
                 defaults.map(|(key, value)| format!("    {key}={} unless the host sets it", quote(&value))),
             );
-            lines.push(format!("    {}", command_line(rank)));
+            lines.extend(command_lines(&rank.argv));
         }
     }
     if runs.iter().any(|run| run.python_hooks != PythonHooks::Off) {
@@ -162,9 +162,11 @@ fn hook_defaults(rank: &RankSpec, hooks: PythonHooks) -> Vec<(&'static str, Stri
     both.filter(|(name, _)| !rank.env.contains_key(*name)).collect()
 }
 
-/// A rank's command as a shell would take it.
-fn command_line(rank: &RankSpec) -> String {
-    rank.argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+/// A command as a shell would take it, with its own line ends: a script in it stays readable.
+fn command_lines(argv: &[String]) -> Vec<String> {
+    let words = argv.iter().map(|word| shlex::try_quote(word).unwrap_or(Cow::Borrowed(word.as_str())));
+    let line = words.collect::<Vec<_>>().join(" ").replace('\r', "␍");
+    line.split('\n').map(|line| format!("    {}", sanitize(line))).collect()
 }
 
 fn quote(word: &str) -> String {
@@ -176,4 +178,17 @@ fn quote(word: &str) -> String {
 
 fn count(number: usize, thing: &str) -> String {
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_in_a_command_keeps_its_line_ends() {
+        let lines =
+            |argv: &[&str]| command_lines(&argv.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(lines(&["sh", "-c", "a b\nc\rd"]), ["    sh -c 'a b", "    c␍d'"]);
+        assert_eq!(lines(&["true"]), ["    true"]);
+    }
 }

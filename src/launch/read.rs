@@ -159,6 +159,14 @@ pub enum RequestError {
     /// A filter that can't be read, with carets below what is meant.
     #[error("--filter:\n{0}")]
     BadFilter(String),
+    /// Free GPUs that do not divide into hosts.
+    #[error("--free {ranks} --nproc-per-node {each}: {ranks} is not a multiple of {each}; ask for one")]
+    NotAMultiple {
+        /// Ranks asked for.
+        ranks: u32,
+        /// How many on each host.
+        each: u32,
+    },
     /// A silence that is none.
     #[error("--max-silence {text}: `{text}` {fault}", fault = names::SILENCE_FAULT)]
     BadSilence {
@@ -409,6 +417,9 @@ fn where_to(
         _ => Ok(()),
     };
     if let Some(ranks) = written.free {
+        if let Some(each) = written.per_node.filter(|each| !ranks.is_multiple_of(*each)) {
+            return Err(RequestError::NotAMultiple { ranks, each });
+        }
         let filter = Filter::parse(written.filter.unwrap_or_default());
         let filter = filter
             .map_err(|error| RequestError::BadFilter(error.pointed(written.filter.unwrap_or_default())))?;

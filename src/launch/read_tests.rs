@@ -53,6 +53,17 @@ fn everything_at_once() {
 }
 
 #[test]
+fn free_gpus_are_shared_out_over_hosts() {
+    let command = words("true");
+    let free =
+        |ranks| Written { command: &command, free: Some(ranks), per_node: Some(2), ..Written::default() };
+    let place = read(&free(4), None, no_variable).unwrap().place;
+    let PlacementSpec::Free { ranks: 4, per_host: Some(2), .. } = place else { panic!("{place:?}") };
+    let fault = fails(&free(3));
+    assert_eq!(fault, "--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for one");
+}
+
+#[test]
 fn without_a_place_it_is_a_count() {
     let command = words("true");
     let written = Written { command: &command, ..Written::default() };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::remark::Remark;
 use crate::domain::filter::Filter;
 use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
@@ -53,7 +54,7 @@ pub struct LaunchRequest {
     pub gpu_mask: Option<String>,
     /// What the user should know about what was written, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub remarks: Vec<String>,
+    pub remarks: Vec<Remark>,
     /// Which code it will execute, as far as that is known before its hosts are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,

@@ -345,7 +345,9 @@ fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> O
     let sample = now.sample.and_then(|sample| sample.gpus.iter().find(|gpu| gpu.index == *index));
     let whole = info.gpus.iter().find(|whole| Some(whole.index) == gpu.parent);
     let is_gone = |gpu: &GpuInfo| now.events.is_some_and(|(events, at)| events.is_off_bus(&gpu.uuid, at));
-    let is_off_bus = is_gone(gpu) || whole.is_some_and(is_gone);
+    // the driver says so too of one whose event was not seen
+    let is_lost = sample.is_some_and(|sample| Unreadable::of(sample) == Some(Unreadable::Lost));
+    let is_off_bus = is_lost || is_gone(gpu) || whole.is_some_and(is_gone);
     let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory).unless_off_bus(is_off_bus);
     let mut words = occupancy.words(now.age);
     if is_off_bus && occupancy.has_holder() {

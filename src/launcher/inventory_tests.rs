@@ -256,6 +256,22 @@ fn a_gpu_that_has_fallen_off_the_bus_takes_no_ranks() {
 }
 
 #[test]
+fn a_gpu_that_the_driver_has_lost_is_off_the_bus_without_an_event() {
+    let lost = Reading::Failed { error: "GPU is lost".to_owned() };
+    let mut sample = sample(vec![lost, Reading::Value(Vec::new())]);
+    sample.gpus[0].memory_used = Reading::Failed { error: "GPU is lost".to_owned() };
+    let now = Now {
+        sample: Some(&sample),
+        events: None,
+        acknowledged: &BTreeMap::new(),
+        leases: None,
+        age: &no_age,
+    };
+    let facts = HostFacts::present(&HostConfig::this_machine(), &info(2), &now, "/here");
+    assert_eq!(facts.off_bus(&facts.slots), [0]);
+}
+
+#[test]
 fn what_was_acknowledged_is_no_risk_and_off_the_bus_stays_off() {
     let at = Stamp(1);
     let mut events = GpuEvents::default();

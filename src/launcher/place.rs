@@ -21,10 +21,36 @@ use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, LaunchRequest, Only, Pick, P
 pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placement>, PlaceError> {
     let share = request.on_busy.share;
     placed(request, hosts, share).map_err(|error| {
+        if let Some(gone) = gone_for_good(&error, request, hosts) {
+            return PlaceError::OffBus { held: error.to_string(), gone };
+        }
         // where strangers have the others it is no help
         let helps = error.is_busy() && !share && placed(request, hosts, true).is_ok();
         error.if_sharing(helps)
     })
+}
+
+/// The GPUs that have fallen off the bus, by host, of a launch that finds too few slots because of them: were all others free, it
+/// would find too few still.
+fn gone_for_good(
+    error: &PlaceError,
+    request: &LaunchRequest,
+    hosts: &[HostFacts],
+) -> Option<Vec<(HostId, Vec<u32>)>> {
+    let named = request.place.named();
+    let may_take = |host: &&HostFacts| named.is_empty() || named.contains(&host.id);
+    let up = hosts.iter().filter(|host| host.absent.is_none()).filter(may_take);
+    let gone = up.map(|host| (host.id.clone(), host.off_bus(&host.slots)));
+    let gone: Vec<_> = gone.filter(|(_, gpus)| !gpus.is_empty()).collect();
+    if gone.is_empty() || !error.is_busy() {
+        return None;
+    }
+    let mut later = hosts.to_vec();
+    for host in &mut later {
+        host.busy.retain(|_, holder| holder.gone);
+        host.left_out.retain(|_, exclusion| exclusion.for_good);
+    }
+    placed(request, &later, false).is_err().then_some(gone)
 }
 
 fn placed(request: &LaunchRequest, hosts: &[HostFacts], share: bool) -> Result<Vec<Placement>, PlaceError> {
@@ -336,12 +362,7 @@ fn by_hosts(
 pub(super) fn too_few_free(host: &HostFacts, wanted: u32, each: u32, share: bool) -> PlaceError {
     let (id, held, own) = (host.id.clone(), holders(host), host.busy.values().any(|holder| holder.own));
     let (free, slots) = (host.usable(share).len() as u32, host.slots.len() as u32);
-    let error = PlaceError::Busy { host: id.clone(), wanted, each, free, slots, held, own };
-    let gone = host.off_bus(&host.slots);
-    if gone.is_empty() || wanted.saturating_mul(each) <= slots - gone.len() as u32 {
-        return error;
-    }
-    PlaceError::OffBus { held: error.to_string(), gone: vec![(id, gone)] }
+    PlaceError::Busy { host: id, wanted, each, free, slots, held, own }
 }
 
 /// Those of the chosen slots that have fallen off the bus.

@@ -366,6 +366,31 @@ fn for_a_named_gpu_that_has_fallen_off_the_bus_no_one_waits() {
 }
 
 #[test]
+fn for_gpus_that_are_all_off_the_bus_no_launch_waits() {
+    let mut hosts = [gpu_host("a", 2), cpu_host("c", 2)];
+    let gone = || Holder { named: false, gone: true, ..holder("it has fallen off the bus", false) };
+    hosts[0].busy = [(0, gone()), (1, gone())].into();
+    let free = |ranks| PlacementSpec::Free { ranks, per_host: None, filter: Filter::default() };
+    let nodes = PlacementSpec::Nodes { nodes: 1, each: Some(2) };
+    let count = PlacementSpec::Count(Some(1));
+    let whole = |np| PlacementSpec::Hosts { hosts: vec![("a".into(), FREE_SLOTS)], np };
+    for asked in [whole(None), whole(Some(1)), free(1), count.clone(), nodes.clone()] {
+        let error = place(&request("true", asked.clone()), &hosts).unwrap_err();
+        assert!(!error.is_busy(), "--wait is refused, too: {asked:?}");
+        let told = said(&error);
+        assert!(told.contains("it has fallen off the bus"), "{asked:?}: {told}");
+        assert!(told.ends_with("reboot a, or leave GPUs 0-1 out"), "{asked:?}: {told}");
+    }
+    // one of them is only busy
+    hosts[0].busy.insert(1, holder("li", false));
+    for asked in [whole(None), whole(Some(1)), free(1), count.clone()] {
+        assert!(place(&request("true", asked.clone()), &hosts).unwrap_err().is_busy(), "{asked:?}");
+    }
+    assert!(!place(&request("true", free(2)), &hosts).unwrap_err().is_busy());
+    assert!(!place(&request("true", nodes), &hosts).unwrap_err().is_busy());
+}
+
+#[test]
 fn what_somebody_has_is_refused_and_shared_only_by_its_owner() {
     let mut hosts = cluster();
     hosts[0].busy.insert(1, holder("leased by me for run 7QK2", true));

@@ -23,6 +23,7 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::host_list::entry;
 use crate::launch::name;
 use crate::launch::plan::{LaunchPlan, Rendezvous};
+use crate::launch::remark::Remark;
 use crate::launch::remote_start;
 use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, GPU_MASK, LaunchRequest, Only, PlacementSpec};
 use crate::wire::message::Follow;
@@ -83,34 +84,41 @@ pub fn plan(
     let mut remarks = request.remarks.clone();
     let chosen = free::choice(request, facts).and_then(Result::ok);
     let picked = chosen.map(|choice| format!("picked {}", choice.words()));
-    remarks.extend(picked.or_else(|| split_remark(request, &spec)));
-    remarks.extend(cpu_remark(request, &spec, facts));
-    remarks.extend(unused_remark(request, &spec));
-    remarks.extend(full_remark(request, &spec));
-    remarks.extend(remote_start::remark(&spec.command, spec.world()).filter(|_| spec.kind == JobKind::Plain));
-    remarks.extend(absent_remarks(request, &spec, facts));
-    remarks.extend(path_remark(&hosts));
-    remarks.extend(mig_remarks(&spec, &hosts));
-    remarks.extend(mixed_remarks(request, &spec));
-    remarks.extend(risk_remarks(&spec, facts));
-    remarks.extend(start_timeout_remark(&spec));
+    remarks.extend(picked.or_else(|| split_remark(request, &spec)).map(Remark::info));
+    remarks.extend(mixed_remarks(request, &spec).into_iter().map(Remark::info));
+    remarks.extend(warnings(request, &spec, &hosts, facts).into_iter().map(Remark::warning));
     if let Some(mask) = &request.gpu_mask
         && spec.placements.iter().all(|placement| placement.gpus().next().is_none())
     {
         let hosts: Vec<String> = spec.hosts().iter().map(ToString::to_string).collect();
         let hosts = hosts.join(", ");
         remarks.push(if mask.is_empty() {
-            format!("CUDA_VISIBLE_DEVICES hides all GPUs: the ranks run on CPU slots of {hosts}.")
+            let text = format!("CUDA_VISIBLE_DEVICES hides all GPUs: the ranks run on CPU slots of {hosts}.");
+            Remark::info(text)
         } else {
-            format!(
+            Remark::warning(format!(
                 "CUDA_VISIBLE_DEVICES={mask} selects nothing: no GPU slot on {hosts}; the ranks run on CPU slots."
-            )
+            ))
         });
     }
     let asked = place::chooses_slots(request).then(|| Box::new(request.clone()));
     let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks, request: asked };
     kinds::of(&plan.spec).complete(&mut plan, facts)?;
     Ok(plan)
+}
+
+/// What of a plan may not be what was meant.
+fn warnings(request: &LaunchRequest, spec: &RunSpec, hosts: &[HostRun], facts: &[HostFacts]) -> Vec<String> {
+    let mut said: Vec<String> = cpu_remark(request, spec, facts).into_iter().collect();
+    said.extend(unused_remark(request, spec));
+    said.extend(full_remark(request, spec));
+    said.extend(remote_start::remark(&spec.command, spec.world()).filter(|_| spec.kind == JobKind::Plain));
+    said.extend(absent_remarks(request, spec, facts));
+    said.extend(path_remark(hosts));
+    said.extend(mig_remarks(spec, hosts));
+    said.extend(risk_remarks(spec, facts));
+    said.extend(start_timeout_remark(spec));
+    said
 }
 
 /// The programs of a job that has several start all of its ranks; those of another command mean nothing.

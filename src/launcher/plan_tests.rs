@@ -292,7 +292,7 @@ fn gpus_at_risk_are_named_by_index() {
     }
     let plan = planned(&request("true", PlacementSpec::Count(None)), &[host]);
     assert_eq!(
-        plan.remarks.iter().find(|remark| remark.contains("at risk")).map(String::as_str),
+        plan.remarks.iter().find(|remark| remark.contains("at risk")).map(|remark| &**remark),
         Some(
             "a: GPUs 2 (ecc errors), 10 (ecc errors) are at risk: the run may fail there or learn from wrong numbers."
         )

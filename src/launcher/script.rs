@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::ids::HostId;
 use crate::domain::run::JobKind;
+use crate::launch::remark::Remark;
 use crate::launch::request::{ALL_SLOTS, FREE_SLOTS, LaunchRequest, PlacementSpec};
 use crate::launch::suspect::{self, StartedBy};
 use crate::launch::{environment_run, name, pasted_request};
@@ -67,7 +68,7 @@ pub fn look(request: &mut LaunchRequest) {
     if let Some(path) = shell_script(&request.command).filter(|_| kind == JobKind::Plain && ranks.0 > 1) {
         let text = read(Path::new(path), &folders(request));
         let told = text.and_then(|text| suspect::starts_ranks(&text, path));
-        request.remarks.extend(told);
+        request.remarks.extend(told.map(Remark::warning));
     }
     let Some(text) = text_of(&request.command, &folders(request)) else { return };
     if let Some(arg) = &mut request.options.local_rank_arg {
@@ -77,7 +78,8 @@ pub fn look(request: &mut LaunchRequest) {
     let delegate = request.options.delegate.as_ref();
     let by_line = delegate.is_some_and(|launcher| kind == JobKind::Horovod || !launcher.line.is_empty());
     let by = if by_line { StartedBy::Line } else { StartedBy::Us };
-    request.remarks.extend(suspect::suspect(&text, &request.command, (kind, by), ranks));
+    let told = suspect::suspect(&text, &request.command, (kind, by), ranks);
+    request.remarks.extend(told.map(Remark::warning));
 }
 
 /// How many ranks there are, and at most how many of them on one host; where a number is left to the hosts, two or more.

@@ -268,10 +268,11 @@ impl Session {
         self.is_unread = true;
     }
 
-    /// Stops a run of this session; `now` kills without grace. `false` when it is not one, or over.
+    /// Stops a run of this session; `now` kills without grace. Of one that lost its slots the launch is not tried again. `false`
+    /// when it is not one, or over.
     pub fn stop(&mut self, run: &RunId, now: bool) -> bool {
         let Some(machine) = self.runs.get_mut(run).filter(|machine| !machine.is_over()) else {
-            return false;
+            return self.stop_lost(run);
         };
         let at = clock::now();
         let actions = machine.handle_stop(at, now);

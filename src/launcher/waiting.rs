@@ -51,6 +51,8 @@ pub(super) struct PendingLaunch {
     first_lost: Option<Stamp>,
     /// The places of tries that were refused, and when: of those of a moment ago it is not known yet who has them.
     refused: Vec<(Vec<Placement>, Stamp)>,
+    /// Since when it waits for its GPUs: since it found them held, or since a host refused it first.
+    waits_since: Option<Stamp>,
 }
 
 /// A try that came too late.
@@ -79,7 +81,33 @@ impl PendingLaunch {
             lost: None,
             first_lost: None,
             refused: Vec::new(),
+            waits_since: None,
         }
+    }
+
+    /// It waits for its GPUs from `now` on, unless it does already.
+    pub(super) fn begin_to_wait(&mut self, now: Stamp) {
+        self.waits_since.get_or_insert(now);
+    }
+
+    /// Whether it has waited as long as it was to.
+    pub(super) fn timed_out(&self, now: Stamp) -> bool {
+        match (self.request.on_busy.wait, self.waits_since) {
+            (Some(Patience::Seconds(seconds)), Some(since)) => {
+                now.micros_since(since) >= i64::from(seconds) * 1_000_000
+            }
+            _ => false,
+        }
+    }
+
+    /// The refusal of its last try, where it has waited as long as it was to.
+    pub(super) fn refused_too_long(&self, now: Stamp) -> Option<&str> {
+        self.lost.as_ref().filter(|_| self.timed_out(now)).map(|lost| lost.why.as_str())
+    }
+
+    /// Whether its last try was to be this run, which another launch was faster than.
+    pub(super) fn has_lost(&self, run: &RunId) -> bool {
+        self.lost.as_ref().is_some_and(|lost| lost.run == *run)
     }
 
     /// It is tried on these places. What there is to say of that where others than the last ones are taken because another launch
@@ -125,6 +153,7 @@ impl PendingLaunch {
     pub(super) fn lose(&mut self, run: &RunId, why: &str, now: Stamp) {
         self.lost = Some(Lost { run: run.clone(), why: why.to_owned(), at: now });
         self.first_lost.get_or_insert(now);
+        self.begin_to_wait(now);
         self.refused.retain(|(_, at)| is_fresh(*at, now));
         self.refused.push((self.tried.clone(), now));
         // it seemed to have started: why it waits is said anew
@@ -202,7 +231,6 @@ fn taken_by(why: &str) -> Option<String> {
 pub(super) struct QueueTicket {
     /// Smaller ones come first.
     pub(super) id: RunId,
-    since: Stamp,
     /// Why it waits, and which of that was told when.
     why: String,
     told: Option<(String, Stamp)>,
@@ -211,8 +239,8 @@ pub(super) struct QueueTicket {
 }
 
 impl QueueTicket {
-    pub(super) fn new(id: RunId, since: Stamp) -> Self {
-        Self { id, since, why: String::new(), told: None, asked: BTreeMap::new() }
+    pub(super) fn new(id: RunId) -> Self {
+        Self { id, why: String::new(), told: None, asked: BTreeMap::new() }
     }
 
     /// The words to tell, if they are others than the last ones and those were not told just now: what a filter lets
@@ -232,14 +260,6 @@ impl QueueTicket {
     /// Why it waits.
     pub(super) fn why(&self) -> &str {
         &self.why
-    }
-
-    /// Whether it has waited as long as it was to.
-    pub(super) fn timed_out(&self, patience: Patience, now: Stamp) -> bool {
-        match patience {
-            Patience::Endless => false,
-            Patience::Seconds(seconds) => now.micros_since(self.since) >= i64::from(seconds) * 1_000_000,
-        }
     }
 }
 
@@ -388,6 +408,25 @@ mod tests {
     }
 
     #[test]
+    fn a_launch_that_hosts_keep_refusing_waits_no_longer_than_it_was_to() {
+        let run = RunId::new(1, 1);
+        let mut waits = launch(PlacementSpec::Count(Some(1)));
+        waits.request.on_busy.wait = Some(Patience::Seconds(2));
+        waits.try_on(&[placement(0, "a", 0)]);
+        assert_eq!(waits.refused_too_long(Stamp(i64::MAX)), None, "nothing was refused");
+        waits.lose(&run, "a: GPU 0 is busy: leased by li", Stamp(0));
+        assert!(waits.has_lost(&run) && !waits.has_lost(&RunId::new(1, 2)));
+        assert_eq!(waits.refused_too_long(Stamp(1_999_999)), None);
+        // the next try is refused too: the time goes on
+        waits.try_on(&[placement(0, "a", 0)]);
+        assert_eq!(waits.refused_too_long(Stamp(2_000_000)), None, "this try is not refused");
+        waits.lose(&run, "a: GPU 0 is busy: leased by wang", Stamp(1_500_000));
+        assert_eq!(waits.refused_too_long(Stamp(2_000_000)), Some("a: GPU 0 is busy: leased by wang"));
+        waits.request.on_busy.wait = Some(Patience::Endless);
+        assert_eq!(waits.refused_too_long(Stamp(i64::MAX)), None);
+    }
+
+    #[test]
     fn who_was_faster_is_told_by_host_and_holder() {
         let li = "leased by li for run 7QK2 (mnist)";
         let why = format!("n1: GPU 0 is busy: {li}; GPU 1 is busy: {li}; GPU 2 is busy: leased by wang");
@@ -431,7 +470,7 @@ mod tests {
         let mut counted = launch(PlacementSpec::Count(Some(2)));
         counted.try_on(&[placement(0, "a", 0), placement(1, "b", 0)]);
         assert!(!counted.still_holds(&holds(&run), Stamp(0)), "nothing was refused");
-        let mut ticket = QueueTicket::new(RunId::new(1, 0), Stamp(0));
+        let mut ticket = QueueTicket::new(RunId::new(1, 0));
         assert!(ticket.tell("x".to_owned(), Stamp(0)).is_some());
         counted.queue_ticket = Some(ticket);
         counted.lose(&run, "a: GPU 0 is busy", Stamp(0));
@@ -445,10 +484,18 @@ mod tests {
 
     #[test]
     fn patience_ends_and_words_are_told_once() {
-        let mut queue_ticket = QueueTicket::new(RunId::new(1, 1), Stamp(0));
-        assert!(!queue_ticket.timed_out(Patience::Endless, Stamp(i64::MAX)));
-        assert!(!queue_ticket.timed_out(Patience::Seconds(2), Stamp(1_999_999)));
-        assert!(queue_ticket.timed_out(Patience::Seconds(2), Stamp(2_000_000)));
+        let waits = |patience: Option<Patience>| {
+            let mut waits = launch(PlacementSpec::Count(Some(1)));
+            waits.request.on_busy.wait = patience;
+            waits.begin_to_wait(Stamp(0));
+            waits.begin_to_wait(Stamp(9));
+            waits
+        };
+        assert!(!waits(None).timed_out(Stamp(i64::MAX)));
+        assert!(!waits(Some(Patience::Endless)).timed_out(Stamp(i64::MAX)));
+        assert!(!waits(Some(Patience::Seconds(2))).timed_out(Stamp(1_999_999)));
+        assert!(waits(Some(Patience::Seconds(2))).timed_out(Stamp(2_000_000)));
+        let mut queue_ticket = QueueTicket::new(RunId::new(1, 1));
         let mut tell = |why: &str, second: i64| queue_ticket.tell(why.to_owned(), Stamp(second * 1_000_000));
         assert_eq!(tell("x", 0).as_deref(), Some("x"));
         assert_eq!(tell("x", 9), None);

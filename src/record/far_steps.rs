@@ -37,18 +37,18 @@ pub fn of(reader: &Reader) -> Vec<FarSteps> {
     let hosts: BTreeMap<Rank, &HostId> =
         spec.placements.iter().map(|placement| (placement.rank, &placement.host)).collect();
     let clocks = Clocks::of_recording(reader);
-    let start = reader.range().map_or(spec.created, |(start, _)| start);
+    let first = reader.range().map_or(spec.created, |(first, _)| first);
     // an import has no other time than that of its steps
-    let begin = if spec.is_imported() { spec.created } else { spec.created.min(start) };
+    let begin = if spec.is_imported() { spec.created } else { spec.created.min(first) };
     let mut far: BTreeMap<Rank, FarSteps> = BTreeMap::new();
     for envelope in reader.select(.., |channel| channel == Channel::Phase).flatten() {
         let Event::StepDone { timing } = &envelope.event else { continue };
         let (Origin::Rank(_, rank) | Origin::Worker(_, rank, _)) = &envelope.origin else { continue };
         let stamp = |time: HostTime| hosts.get(rank).and_then(|host| clocks.stamp(host, time));
         let ended = HostTime(timing.start.0.saturating_add(timing.dur_us.into()));
-        let (Some(began), Some(ended)) = (stamp(timing.start), stamp(ended)) else { continue };
+        let (Some(start), Some(end)) = (stamp(timing.start), stamp(ended)) else { continue };
         let by = |micros: i64| u64::try_from(micros).ok().filter(|us| *us > FAR_US).unwrap_or_default();
-        let (before_us, after_us) = (by(begin.micros_since(ended)), by(began.micros_since(envelope.at)));
+        let (before_us, after_us) = (by(begin.micros_since(end)), by(start.micros_since(envelope.at)));
         if before_us + after_us > 0 {
             let of =
                 far.entry(*rank).or_insert(FarSteps { rank: *rank, steps: 0, before_us: 0, after_us: 0 });

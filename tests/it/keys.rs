@@ -14,6 +14,7 @@ use hvtui::domain::run::{JobKind, RunStage};
 use hvtui::domain::secret::Secret;
 use hvtui::domain::time::Stamp;
 use hvtui::launch::error::LaunchError;
+use hvtui::launch::remark::Remark;
 use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
@@ -376,15 +377,14 @@ fn picks_count_before_the_hosts_of_a_pasted_line_and_that_is_said() {
     assert_eq!(story.model.ui.launch.text(Field::On), "gpu-a:2,3");
     assert_eq!(story.model.ui.launch.when_empty(Field::Ranks), "2, one a slot");
     let request = only_preview(&paste(&mut story, "horovodrun -np 1 -H gpu-b:2 python x.py"));
-    let told =
-        "the field on counts before the line's hosts gpu-b:2: empty it to take those of the line.".to_owned();
-    assert!(request.remarks.contains(&told), "{:?}", request.remarks);
+    let told = "the field on counts before the line's hosts gpu-b:2: empty it to take those of the line.";
+    assert!(request.remarks.contains(&Remark::info(told)), "{:?}", request.remarks);
     let PlacementSpec::Picks(picks) = &request.place else { panic!("picks were expected: {request:?}") };
     assert_eq!((picks.len(), &picks[0].host), (1, &host("gpu-a")));
     assert_eq!(story.model.ui.launch.when_empty(Field::Ranks), "1 · from the line, on 1 of 2 slots");
     write(&mut story, Field::On, "");
     let request = requested(&story);
-    assert!(!request.remarks.contains(&told), "{:?}", request.remarks);
+    assert!(!request.remarks.contains(&Remark::info(told)), "{:?}", request.remarks);
     assert_eq!(request.place, hosts(&[("gpu-b", 2)], Some(1)));
 }
 

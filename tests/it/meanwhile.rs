@@ -69,6 +69,18 @@ fn a_run_whose_slots_another_launch_had_first_gives_way_to_the_next_try() {
 }
 
 #[test]
+fn a_launch_that_is_placed_again_can_be_called_off() {
+    let mut story = starting();
+    story.run("digits", &world::gpu_slots(&[("gpu-a", 2)]));
+    story.send(Msg::Launched(run_id()));
+    story.send(Msg::Withdrawn(run_id()));
+    assert!(text(&story.model, COLOR).contains("placed again … · esc calls it off"));
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::LeaveQueue]);
+    assert_eq!((story.model.ui.launch.starting, story.model.ui.screen), (false, Screen::Launch));
+    assert!(key(&mut story, KeyCode::Esc).is_empty(), "nothing is left to call off");
+}
+
+#[test]
 fn an_error_elsewhere_does_not_make_a_launch_startable_again() {
     let mut story = starting();
     story.send(Msg::Notice(Level::Error, "run 7QK2 is not deleted on gpu-b: no space".to_owned()));

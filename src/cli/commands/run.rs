@@ -30,6 +30,7 @@ use crate::domain::units;
 use crate::launch::by_hand::{Reach, by_hand};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::preview;
+use crate::launch::remark::warnings_first;
 use crate::launch::request::{LaunchRequest, OnRed};
 use crate::launcher::session::looking::red;
 use crate::launcher::session::{Output, Session};
@@ -72,7 +73,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
         if args.dry_run {
             dry_run(session, &request, &hosts).await
         } else {
-            request.remarks.iter().for_each(|remark| note(remark));
+            remarks_told(&request);
             if args.detach && request.options.max_restarts > 0 {
                 note(
                     "--max-restarts: only the command that launched a run starts it again, so not after --detach has left",
@@ -98,6 +99,13 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             follow(recorded, screen, None, part, &prompter, &paths.state).await
         }
     })
+}
+
+/// Tells what is to know of a launch.
+fn remarks_told(request: &LaunchRequest) {
+    for remark in warnings_first(&request.remarks) {
+        note(&remark.shown());
+    }
 }
 
 /// Shows the plan as soon as the hosts are known.
@@ -137,7 +145,7 @@ async fn dry_run(
             Err(error) if error.is_waiting() => drop(session.next().await),
             Err(error) => {
                 // there is no plan that would show them
-                request.remarks.iter().for_each(|remark| note(remark));
+                remarks_told(request);
                 return Err(error.into());
             }
         }

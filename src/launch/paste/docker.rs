@@ -139,7 +139,7 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
         // Its launcher is inside, where hvtui is not.
         draft.pasted.known_to = KnownTo::Launcher;
         draft.pasted.not_understood.push("docker run (started by docker itself)".to_owned());
-        draft.remark("A container outlives the `docker run` that is killed, and keeps its GPU memory.");
+        draft.warn("A container outlives the `docker run` that is killed, and keeps its GPU memory.");
     }
     for remark in remarks {
         draft.remark(remark);

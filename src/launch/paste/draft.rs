@@ -76,6 +76,13 @@ impl<'a> Draft<'a> {
         }
     }
 
+    pub(super) fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.pasted.warnings.contains(&text) {
+            self.pasted.warnings.push(text);
+        }
+    }
+
     pub(super) fn no_effect(&mut self, given: &Given<'_>, why: &str) {
         self.remark(format!("`{}` has no effect: {why}.", given.shown()));
     }

@@ -130,6 +130,9 @@ fn mpi_args(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
     for remark in std::mem::take(&mut options.pasted.remarks) {
         draft.remark(remark);
     }
+    for warning in std::mem::take(&mut options.pasted.warnings) {
+        draft.warn(warning);
+    }
     let from = options.pasted;
     let to = &mut draft.pasted;
     to.mca.extend(from.mca);

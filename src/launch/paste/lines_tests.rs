@@ -104,15 +104,40 @@ fn lines_as_they_are_copied() {
 #[test]
 fn a_launcher_behind_another_program_is_delegated() {
     for (line, before) in [
-        ("sudo -E horovodrun -np 2 python x.py", "sudo -E"),
+        ("strace -f horovodrun -np 2 python x.py", "strace -f"),
         ("docker exec -it c horovodrun -np 2 python x.py", "docker exec -it c"),
-        ("sudo python3 -m torch.distributed.run --nproc-per-node 2 x.py", "sudo"),
+        ("xvfb-run python3 -m torch.distributed.run --nproc-per-node 2 x.py", "xvfb-run"),
     ] {
         let read = pasted(line);
         assert_eq!(read.not_understood, [before], "{line}");
         assert_eq!(read.np, Some(2), "{line}");
         assert_eq!(read.argv, words(line), "{line}");
     }
+}
+
+#[test]
+fn a_launcher_runs_as_no_other_user_and_that_is_said() {
+    for (line, shown, user) in [
+        ("sudo -E mpirun -np 2 ./a", "sudo -E", "root"),
+        ("sudo mpirun -np 2 ./a", "sudo", "root"),
+        ("sudo -Eu li mpirun -np 2 ./a", "sudo -Eu li", "li"),
+        ("sudo -uli -- mpirun -np 2 ./a", "sudo -uli --", "li"),
+        ("sudo --user=li --preserve-env mpirun -np 2 ./a", "sudo --user=li --preserve-env", "li"),
+        ("sudo -n --user li mpirun -np 2 ./a", "sudo -n --user li", "li"),
+        ("doas -u li mpirun -np 2 ./a", "doas -u li", "li"),
+    ] {
+        let read = pasted(line);
+        assert_eq!((read.kind, read.np, read.is_delegated()), (JobKind::Mpi, Some(2), false), "{line}");
+        assert_eq!(read.argv, words("mpirun -np 2 ./a"), "{line}");
+        let said = read.warnings.join(" ");
+        assert!(said.starts_with(&format!("`{shown}` is left out: ranks run as the user as whom")), "{said}");
+        assert!(said.contains(&format!("not as {user} by ")), "{said}");
+    }
+    let read = pasted("B=2 sudo -E A=1 nohup torchrun --nproc_per_node=2 t.py");
+    assert_eq!(read.env, pairs(&[("B", "2"), ("A", "1")]));
+    assert_eq!((read.kind, read.is_delegated(), read.warnings.len()), (JobKind::Torch, false, 1));
+    // a command of its own is started as it is, as often as there are ranks
+    assert_eq!(read_text("sudo -E python3 t.py").unwrap(), None);
 }
 
 #[test]
@@ -223,7 +248,7 @@ fn what_is_not_understood_is_named_and_the_line_kept() {
     let read = pasted("horovodrun -np 2 --nework-interface eth0 python x.py");
     assert_eq!(read.command, words("python x.py"));
     assert_eq!(
-        read.remarks,
+        read.warnings,
         ["`--nework-interface` is no known option of horovodrun: `--network-interface` may be meant."]
     );
     for (line, typed, meant) in [

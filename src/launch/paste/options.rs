@@ -258,7 +258,7 @@ fn bundle<'a>(
 fn unknown(draft: &mut Draft<'_>, table: &[Row], style: Style, word: &Word, at: &mut usize) {
     let name = word.text.split('=').next().unwrap_or_default();
     if let Some(known) = near(table, style, name) {
-        draft.remark(format!("`{name}` is no known option of {}: `{known}` may be meant.", style.program));
+        draft.warn(format!("`{name}` is no known option of {}: `{known}` may be meant.", style.program));
         let text = format!(
             "`{name}` is no option of {}: `{known}` may be meant; correct it, or start the line as it is with --delegate",
             style.program

@@ -209,6 +209,8 @@ pub struct Pasted {
     pub known_to: KnownTo,
     /// What the line would have done wrong and what has no effect here, one sentence each.
     pub remarks: Vec<String>,
+    /// What of it may not be what was meant, a sentence each.
+    pub warnings: Vec<String>,
     /// What of the shell's line has no part in a run, one sentence each.
     pub left_out: Vec<String>,
 }
@@ -259,6 +261,7 @@ impl Default for Pasted {
             misspelt: None,
             known_to: KnownTo::default(),
             remarks: Vec::new(),
+            warnings: Vec::new(),
             left_out: Vec::new(),
         }
     }

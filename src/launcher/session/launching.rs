@@ -10,6 +10,7 @@ use crate::domain::run_status::HostRunStatus;
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
+use crate::launch::remark::Remark;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::cpu_slots::CpuSlots;
 use crate::launcher::machine::RunMachine;
@@ -76,8 +77,9 @@ impl Session {
         hosts
     }
 
-    /// Forgets the launches that have not become runs. A try that is under way of one that waits is its last one.
-    pub fn forget_launches(&mut self) {
+    /// Forgets the launches that have not become runs, and stops those `unread` ones that have without that their caller knew. A try
+    /// that is under way of a launch that waits is its last one.
+    pub fn forget_launches(&mut self, unread: Vec<RunId>) {
         self.trees.forget();
         self.forget_looks();
         let (waiting, others): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.starting)
@@ -87,6 +89,7 @@ impl Session {
         for pending in std::mem::take(&mut self.pending).into_iter().chain(waiting.into_values()) {
             self.leave_queue(pending.queue_ticket);
         }
+        self.stop_unread_tries(unread);
     }
 
     /// What a launch would become, with what is known now.
@@ -133,6 +136,9 @@ impl Session {
     }
 
     pub(super) fn try_launch(&mut self, mut pending: PendingLaunch, at: Stamp) {
+        if let Some(held) = pending.refused_too_long(at).map(str::to_owned) {
+            return self.waited_too_long(pending, held);
+        }
         if pending.cpu_slots.waits(at) || pending.still_holds(&self.world, at) {
             return self.pending.push(pending);
         }
@@ -204,12 +210,12 @@ impl Session {
     pub(super) fn start_pending(&mut self, mut pending: PendingLaunch, planned: LaunchPlan, at: Stamp) {
         let again = pending.try_on(&planned.spec.placements);
         let said = &mut pending.request.remarks;
-        let remarks: Vec<String> =
+        let remarks: Vec<Remark> =
             planned.remarks.iter().filter(|remark| !said.contains(remark)).cloned().collect();
         // another try does not say them again
         said.extend(remarks.iter().cloned());
         // the newest one is what the UI shows
-        self.outputs.extend(remarks.into_iter().chain(again).map(Output::Remark));
+        self.outputs.extend(remarks.iter().map(Remark::shown).chain(again).map(Output::Remark));
         match self.start(planned, at) {
             Ok(run) => {
                 self.starting.insert(run.clone(), pending);

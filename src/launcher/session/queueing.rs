@@ -26,9 +26,10 @@ impl Session {
         wanted: BTreeMap<HostId, Vec<GpuUuid>>,
         at: Stamp,
     ) -> Result<(), LaunchError> {
+        pending.begin_to_wait(at);
         let queue_ticket = match &mut pending.queue_ticket {
             Some(queue_ticket) => queue_ticket,
-            empty => empty.insert(QueueTicket::new(run_id()?, at)),
+            empty => empty.insert(QueueTicket::new(run_id()?)),
         };
         let name = pending.request.name.clone();
         let name = name.unwrap_or_else(|| name::name_of(&pending.request.command));
@@ -48,18 +49,23 @@ impl Session {
 
     pub(super) fn wait(&mut self, mut pending: PendingLaunch, why: String, at: Stamp) {
         pending.forget_loss();
-        let patience = pending.request.on_busy.wait;
+        let timed_out = pending.timed_out(at);
         if let Some(queue_ticket) = &mut pending.queue_ticket {
             if let Some(why) = queue_ticket.tell(why, at) {
                 self.outputs.push_back(Output::Waiting(why));
             }
-            if patience.is_some_and(|patience| queue_ticket.timed_out(patience, at)) {
+            if timed_out {
                 let held = queue_ticket.why().to_owned();
-                let reason = format!("still busy after the time of --wait: {held}");
-                return self.launch_failed(pending, LaunchError::new(LaunchFault::Busy(held), reason));
+                return self.waited_too_long(pending, held);
             }
         }
         self.pending.push(pending);
+    }
+
+    /// A launch has waited as long as it was to; `held` says for what.
+    pub(super) fn waited_too_long(&mut self, pending: PendingLaunch, held: String) {
+        let reason = format!("still busy after the time of --wait: {held}");
+        self.launch_failed(pending, LaunchError::new(LaunchFault::Busy(held), reason));
     }
 
     pub(super) fn launch_failed(&mut self, pending: PendingLaunch, error: LaunchError) {
@@ -108,6 +114,28 @@ impl Session {
         pending.lose(run, &outcome.summary, at);
         self.pending.push(pending);
         true
+    }
+
+    /// The launch of a run that lost its slots is not tried again. Whether there was one.
+    pub(super) fn stop_lost(&mut self, run: &RunId) -> bool {
+        let lost: Vec<PendingLaunch> = self.pending.extract_if(.., |pending| pending.has_lost(run)).collect();
+        let is_one = !lost.is_empty();
+        for pending in lost {
+            self.launch_failed(pending, LaunchError::usage("stopped; nothing was started"));
+        }
+        is_one
+    }
+
+    /// Stops the runs of launches that were called off before that was read which run they had become: those that are not handed
+    /// out yet, and those that were not read since.
+    pub(super) fn stop_unread_tries(&mut self, mut unread: Vec<RunId>) {
+        unread.extend(self.outputs.iter().filter_map(|output| match output {
+            Output::Launched(run) => Some(run.clone()),
+            _ => None,
+        }));
+        for run in unread {
+            self.stop(&run, false);
+        }
     }
 
     /// Of a launch that is tried no more: how often it came too late, and what is free now.
@@ -168,11 +196,40 @@ mod tests {
         let mut pending = PendingLaunch::new(waits);
         pending.try_on(&[placement(0, "a", 0)]);
         session.starting.insert(run.clone(), pending);
-        session.forget_launches();
+        session.forget_launches(Vec::new());
         let outcome = RunOutcome::new(RunEnd::Busy, "a: GPU 0 is busy".to_owned());
         session.emit(Stamp(1), Origin::Run(run), Event::RunEnded { outcome });
         let told: Vec<Output> = session.outputs.drain(..).collect();
         assert!(matches!(told.as_slice(), [Output::Event(_)]) && session.pending.is_empty(), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn a_launch_that_a_host_keeps_refusing_ends_at_the_deadline_of_its_wait() {
+        let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+        let mut request = request(PlacementSpec::Count(Some(1)));
+        request.on_busy.wait = Some(Patience::Seconds(3));
+        let mut pending = PendingLaunch::new(request);
+        pending.try_on(&[placement(0, "a", 0)]);
+        pending.lose(&RunId::new(1, 1), "a: GPU 0 is busy", Stamp(0));
+        session.try_launch(pending, Stamp(3_000_000));
+        let told: Vec<Output> = session.outputs.drain(..).collect();
+        let [Output::LaunchFailed(error)] = told.as_slice() else { panic!("{told:?}") };
+        assert_eq!(error.reason, "still busy after the time of --wait: a: GPU 0 is busy");
+        assert!(error.busy().is_some() && session.pending.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_launch_that_is_stopped_after_it_lost_is_not_tried_again() {
+        let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+        let (run, other) = (RunId::new(1, 1), RunId::new(1, 2));
+        let mut pending = PendingLaunch::new(request(PlacementSpec::Count(Some(1))));
+        pending.try_on(&[placement(0, "a", 0)]);
+        pending.lose(&run, "a: GPU 0 is busy", Stamp(0));
+        session.pending.push(pending);
+        assert!(!session.stop(&other, false));
+        assert!(session.stop(&run, false) && session.pending.is_empty());
+        let told: Vec<Output> = session.outputs.drain(..).collect();
+        assert!(matches!(told.as_slice(), [Output::LaunchFailed(_)]), "{told:?}");
     }
 
     #[tokio::test]

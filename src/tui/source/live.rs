@@ -502,7 +502,12 @@ impl EventSource for Live {
                     self.launch_failed(error);
                 }
             }
-            Effect::LeaveQueue => self.recorded.session().forget_launches(),
+            Effect::LeaveQueue => {
+                let launched =
+                    |msg: &Msg| if let Msg::Launched(run) = msg { Some(run.clone()) } else { None };
+                let unread = self.queue.iter().filter_map(launched).collect();
+                self.recorded.session().forget_launches(unread);
+            }
             Effect::StopRun { run, now } => {
                 if !self.recorded.session().stop(&run, now) {
                     self.notice(Level::Info, format!("run {} is over", run.short()));

@@ -59,9 +59,12 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.ui.launch.folder = None;
             return paths::ask(model).into_iter().collect();
         }
-        Action::Back if model.ui.launch.waits.take().is_some() => {
-            model.ui.launch.starting = false;
-            model.notice(Level::Info, "the launch waits no longer".to_owned());
+        Action::Back if model.ui.launch.can_be_called_off() => {
+            let form = &mut model.ui.launch;
+            form.starting = false;
+            let waited = form.waits.take().is_some();
+            let text = if waited { "the launch waits no longer" } else { "the launch is called off" };
+            model.notice(Level::Info, text.to_owned());
             return vec![Effect::LeaveQueue];
         }
         Action::Back => {
@@ -205,6 +208,7 @@ pub(super) fn start(model: &mut Model) -> Vec<Effect> {
     }
     model.ui.toasts.retain(|toast| toast.text != CHECK_FAILED);
     let form = &mut model.ui.launch;
+    form.placed_again = false;
     match (&form.request, &form.plan) {
         (Some(_), Some(Ok(plan))) => {
             let effect = Effect::Start(Arc::clone(plan));

@@ -12,6 +12,7 @@ use crate::launch::error::LaunchError;
 use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::surroundings as surroundings_of;
+use crate::launch::remark::Remark;
 use crate::launch::request::{FREE_SLOTS, LaunchRequest, Only, PlacementSpec};
 use crate::launch::words::{Caret, join};
 use crate::tui::core::{Effect, Level, Screen};
@@ -147,6 +148,8 @@ pub struct LaunchForm {
     pub warned: Option<u64>,
     /// Whether the launch was sent and not yet answered.
     pub starting: bool,
+    /// Whether that launch is placed again because another one was faster.
+    pub placed_again: bool,
     /// First note or rank of the preview shown.
     pub scroll: usize,
     /// The launches before.
@@ -176,8 +179,8 @@ impl PartialEq for LaunchForm {
             && (&self.plan, self.asked, self.outdated, self.hurried, self.filled)
                 == (&other.plan, other.asked, other.outdated, other.hurried, other.filled)
             && (&self.checks, &self.folder, self.warned) == (&other.checks, &other.folder, other.warned)
-            && (self.untouched, self.marked, self.starting, self.scroll)
-                == (other.untouched, other.marked, other.starting, other.scroll)
+            && (self.untouched, self.marked, self.starting, self.placed_again, self.scroll)
+                == (other.untouched, other.marked, other.starting, other.placed_again, other.scroll)
     }
 }
 
@@ -246,7 +249,7 @@ impl LaunchForm {
     }
 
     /// What the user should know about the launch, a sentence each.
-    pub fn remarks(&self) -> &[String] {
+    pub fn remarks(&self) -> &[Remark] {
         match (&self.plan, &self.request) {
             (Some(Ok(plan)), Some(_)) => &plan.remarks,
             (_, Some(request)) => &request.remarks,
@@ -254,15 +257,23 @@ impl LaunchForm {
         }
     }
 
-    /// What stands above the ranks of the preview, a paragraph each: what they find around them, then the remarks.
+    /// What stands above the ranks of the preview, a paragraph each: warnings, what the ranks find around them, then what only
+    /// informs.
     pub fn notes(&self) -> Vec<Note> {
         let around = match (&self.plan, &self.request) {
             (Some(Ok(plan)), Some(_)) => surroundings_of(plan),
             _ => Vec::new(),
         };
         let around = around.into_iter().map(|text| Note { text, warns: false });
-        let remarks = self.remarks().iter().map(|text| Note { text: format!("⚠ {text}"), warns: true });
-        around.chain(remarks).collect()
+        let note = |remark: &Remark| Note { text: remark.shown(), warns: remark.warns() };
+        let (warnings, told): (Vec<Note>, Vec<Note>) =
+            self.remarks().iter().map(note).partition(|note| note.warns);
+        warnings.into_iter().chain(around).chain(told).collect()
+    }
+
+    /// Whether the launch that was sent is no run yet and holds no GPUs.
+    fn can_be_called_off(&self) -> bool {
+        self.waits.is_some() || (self.starting && self.placed_again)
     }
 
     /// Whether typing replaces the text of a field.
@@ -551,7 +562,7 @@ pub fn withdrawn(model: &mut Model, run: &RunId) {
         model.ui.overlay = Overlay::None;
         model.ui.back();
         model.ui.open(Screen::Launch);
-        model.ui.launch.starting = true;
+        (model.ui.launch.starting, model.ui.launch.placed_again) = (true, true);
     }
 }
 

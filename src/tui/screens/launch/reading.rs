@@ -12,6 +12,7 @@ use crate::domain::world::World;
 use crate::launch::part::Part;
 use crate::launch::paste::{self, Launcher, Pasted, Shown};
 use crate::launch::read::{self, RequestError, Written};
+use crate::launch::remark::Remark;
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::setup::{self, Does, Step};
 use crate::launch::words::{Caret, Line, join, quote, split};
@@ -137,7 +138,7 @@ pub(super) fn read(
                     && let Some(line) = &line
                 {
                     let told = passed_over(line, &request, world);
-                    request.remarks.extend(told);
+                    request.remarks.extend(told.map(Remark::info));
                 }
                 by_uuid(&mut request.place, world);
                 break Outcome::Request(Box::new(request));
@@ -240,7 +241,7 @@ fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>, here: 
         if before.environment.is_empty() {
             return match (here.read_run)(&words) {
                 Ok(mut request) => {
-                    request.remarks.extend(line.ending.remarks());
+                    request.remarks.extend(line.ending.remarks().into_iter().map(Remark::info));
                     let workdir = request.workdir.clone().or(before.workdir);
                     Said::Line(Box::new(LaunchRequest { workdir, ..request }))
                 }
@@ -312,9 +313,9 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
     let variable = |name: &str| variables.get(name).cloned();
     let mut request = pasted_request::request(pasted, hostfile, None, false, variable);
     if let Some(port) = pasted.ssh_port {
-        request.remarks.push(format!(
+        request.remarks.push(Remark::info(format!(
             "the line's ssh port {port} has no effect here: hosts are reached as the hosts file says."
-        ));
+        )));
     }
     let is_free = request.place == PlacementSpec::Count(None) && request.gpu_mask.is_none();
     if pasted.launcher == Launcher::Plain && is_free {

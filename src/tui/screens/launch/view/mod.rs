@@ -282,6 +282,9 @@ fn will_run(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
         _ if form.waits.is_some() => {
             ("waiting until they are free · esc leaves the queue".to_owned(), canvas.theme.accent)
         }
+        _ if form.starting && form.placed_again => {
+            ("another launch was faster: placed again … · esc calls it off".to_owned(), canvas.theme.accent)
+        }
         _ if form.starting => ("starting …".to_owned(), canvas.theme.accent),
         (_, false) if form.awaited.is_some() => ("reading the host file …".to_owned(), dim),
         (_, false) => (format!("✖ {}", form.to_fix()), bad),
@@ -352,10 +355,16 @@ fn paragraph(canvas: &mut Canvas<'_>, y: u16, end: u16, text: &str, style: Style
     y
 }
 
-/// What is to know about the launch, above its ranks: some rows are left to these, where there are enough.
+/// What is to know about the launch, above its ranks: some rows are left to these, where there are enough. What only informs leaves
+/// room for all of them, unless it was scrolled to.
 fn notes(form: &LaunchForm, canvas: &mut Canvas<'_>, y: u16, end: u16) -> u16 {
     let (warn, dim) = (canvas.theme.warn, canvas.theme.dim);
     let shared = matches!(&form.plan, Some(Ok(_))) && end.saturating_sub(y) > LEAST_RANKS + 1;
+    let ranks = match &form.plan {
+        Some(Ok(plan)) if shared => plan.spec.placements.len() + 1,
+        _ => 0,
+    };
+    let above = end.saturating_sub(u16::try_from(ranks).unwrap_or(u16::MAX));
     let end = if shared { end - LEAST_RANKS } else { end };
     let notes = form.notes();
     let mut y = y;
@@ -364,7 +373,9 @@ fn notes(form: &LaunchForm, canvas: &mut Canvas<'_>, y: u16, end: u16) -> u16 {
         let style = if note.warns { warn } else { dim };
         let more = u16::from(rest.len() > 1);
         let lines = wrap(&note.text, paragraph_width(canvas)).len() as u16;
-        if at > form.scroll && y + lines + more > end {
+        let last = if note.warns { end } else { above.min(end) };
+        // one line that is the whole rest takes no more room than the words that it is left out
+        if at > form.scroll && (rest.len() > 1 || lines > 1) && y + lines + more > last {
             let warns = rest.iter().filter(|note| note.warns).count();
             let (mark, count, what, style) = match warns {
                 0 => ("↓", rest.len(), "line", dim),
