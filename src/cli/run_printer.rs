@@ -131,7 +131,8 @@ impl RunPrinter {
         (self.told_waiting, self.waits_since) = (None, None);
     }
 
-    /// Takes one event in; gives the lines it causes. A run that takes GPUs is told of once these are held.
+    /// Takes one event in; gives the lines it causes. A run that takes GPUs is told of once these are held, or with the first words
+    /// about it.
     pub fn event(&mut self, envelope: &Envelope) -> Vec<Line> {
         let lines = self.of_event(envelope);
         if matches!(envelope.event, Event::RunCreated { .. }) && self.may_be_none() {
@@ -140,7 +141,8 @@ impl RunPrinter {
         }
         // of one that has ended the last words tell
         let has_ended = matches!(envelope.event, Event::RunEnded { .. });
-        if self.untold.is_empty() || has_ended || self.may_be_none() {
+        let goes_on = !lines.is_empty() || !self.may_be_none();
+        if self.untold.is_empty() || has_ended || !goes_on {
             return lines;
         }
         let mut told = std::mem::take(&mut self.untold);

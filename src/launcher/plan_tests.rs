@@ -196,7 +196,7 @@ fn what_may_change_the_mind_stands_above_the_plan() {
     asked.kind = Some(JobKind::Plain);
     let lines = preview(&planned(&asked, &[cpu_host("a", 4)]));
     let at = |start: &str| lines.iter().position(|line| line.trim().starts_with(start)).unwrap();
-    assert_eq!((at("to know:"), at("`sbatch` is started once per rank")), (1, 2), "{lines:#?}");
+    assert_eq!((at("to know:"), at("⚠ `sbatch` is started once per rank")), (1, 2), "{lines:#?}");
     assert_eq!(at("a: 2 ranks"), 3, "{lines:#?}");
     asked.place = PlacementSpec::Count(Some(1));
     let alone = preview(&planned(&asked, &[cpu_host("a", 4)]));
