@@ -24,7 +24,7 @@ use crate::ssh::Prompter;
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// How long hosts may take to tell their leases, where none of them knows a run.
-const LEASES: Duration = Duration::from_secs(3);
+const LEASES: Duration = Duration::from_secs(8);
 
 /// Between two samples of hosts that are asked for their leases.
 const SAMPLED: Duration = Duration::from_secs(1);

@@ -145,6 +145,11 @@ impl RunPrinter {
         if self.untold.is_empty() || has_ended || !goes_on {
             return lines;
         }
+        self.behind_untold(lines)
+    }
+
+    /// These lines, behind those that tell of the run.
+    fn behind_untold(&mut self, lines: Vec<Line>) -> Vec<Line> {
         let mut told = std::mem::take(&mut self.untold);
         told.extend(lines);
         told
@@ -234,6 +239,11 @@ impl RunPrinter {
 
     /// Looks at the time: says who is waited for when a stage lasts.
     pub fn tick(&mut self, now: Stamp) -> Vec<Line> {
+        let lines = self.of_time(now);
+        if lines.is_empty() { lines } else { self.behind_untold(lines) }
+    }
+
+    fn of_time(&mut self, now: Stamp) -> Vec<Line> {
         let differing = self.differing(now);
         if !differing.is_empty() {
             return differing;

@@ -81,6 +81,13 @@ fn a_run_with_gpus_is_told_of_once_they_are_held() {
     let lines = story.enter(2, RunStage::Start, &[]);
     assert!(lines.len() == 1 && lines[0].starts_with(&told), "{lines:?}");
     assert!(story.enter(3, RunStage::Start, &[]).is_empty());
+    // while a stage lasts the run is told of before the wait
+    assert!(create(&mut story).is_empty());
+    assert!(story.enter(0, RunStage::Prepare, &["a"]).is_empty());
+    assert!(story.tick(PATIENCE_US - 1).is_empty());
+    let lines = story.tick(PATIENCE_US);
+    assert!(lines.len() == 2 && lines[0].starts_with(&told), "{lines:?}");
+    assert!(story.enter(PATIENCE_US + 1, RunStage::Start, &[]).is_empty(), "it is told of once");
     // another launch had them first: of that try nothing is told
     assert!(create(&mut story).is_empty());
     story.printer.forget_run();

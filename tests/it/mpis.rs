@@ -32,7 +32,13 @@ impl Bed {
         let folders = std::env::var_os("HVTUI_TEST_MPIS").unwrap_or_default();
         let others = std::env::split_paths(&folders).filter(|path| path.is_absolute());
         let mpis = ["openmpi", "mpich"].into_iter().filter_map(|name| debian(&cluster, name));
-        let mpis = mpis.chain(others.map(|folder| of_folder(&cluster, &folder))).collect();
+        let mut mpis: Vec<Mpi> = mpis.chain(others.map(|folder| of_folder(&cluster, &folder))).collect();
+        // Open MPI names its session folders after the host and a pid, and the hosts of all tests share both and /tmp.
+        let folder = cluster.dir().join("tmp");
+        std::fs::create_dir(&folder).expect("a folder");
+        for mpi in &mut mpis {
+            mpi.options.extend(["--env".to_owned(), format!("TMPDIR={}", folder.display())]);
+        }
         Some(Self { cluster, mpis })
     }
 

@@ -111,6 +111,7 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     let argv = std::mem::take(&mut draft.pasted.argv);
     let (options, remarks) =
         (std::mem::take(&mut draft.pasted.not_understood), std::mem::take(&mut draft.pasted.remarks));
+    let warnings = std::mem::take(&mut draft.pasted.warnings);
     let (env, mask) = (std::mem::take(&mut draft.pasted.env), draft.pasted.gpu_mask.take());
     if let Some(inner) = read {
         draft.pasted = inner;
@@ -143,6 +144,9 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     }
     for remark in remarks {
         draft.remark(remark);
+    }
+    for warning in warnings {
+        draft.warn(warning);
     }
     Ok(())
 }

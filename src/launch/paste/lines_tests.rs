@@ -136,6 +136,9 @@ fn a_launcher_runs_as_no_other_user_and_that_is_said() {
     let read = pasted("B=2 sudo -E A=1 nohup torchrun --nproc_per_node=2 t.py");
     assert_eq!(read.env, pairs(&[("B", "2"), ("A", "1")]));
     assert_eq!((read.kind, read.is_delegated(), read.warnings.len()), (JobKind::Torch, false, 1));
+    let read = pasted("sudo -E docker run img mpirun -np 2 ./a");
+    assert!(read.container.is_some() && read.warnings.len() == 1, "{read:?}");
+    assert!(read.warnings[0].starts_with("`sudo -E` is left out: "), "{read:?}");
     // a command of its own is started as it is, as often as there are ranks
     assert_eq!(read_text("sudo -E python3 t.py").unwrap(), None);
 }
