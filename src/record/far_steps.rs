@@ -76,7 +76,8 @@ pub fn words(far: &[FarSteps], is_imported: bool) -> Option<String> {
     let remedy = if is_imported {
         "the clock of the trace was wrong: import a trace that was recorded with a correct one"
     } else {
-        "the clock of their host was wrong or was set: hvtui doctor compares the clocks of hosts"
+        "they were told by another clock than CLOCK_MONOTONIC of their host (in Python time.monotonic_ns() // 1000), or the clock of the \
+         machine that recorded them was set"
     };
     let named = named.join("; ");
     (!far.is_empty()).then(|| format!("far outside of the run, where no lane shows them: {named}; {remedy}"))
@@ -140,7 +141,8 @@ mod tests {
         assert_eq!(
             words(&[of], false).unwrap(),
             "far outside of the run, where no lane shows them: 5 steps of rank 1, up to 16:38 before its beginning; \
-             the clock of their host was wrong or was set: hvtui doctor compares the clocks of hosts"
+             they were told by another clock than CLOCK_MONOTONIC of their host (in Python time.monotonic_ns() // 1000), or the clock of \
+             the machine that recorded them was set"
         );
         assert!(words(&[of], true).unwrap().ends_with("recorded with a correct one"));
         assert_eq!(words(&[], false), None);

@@ -8,8 +8,9 @@ use crate::record::glimpse::Glimpse;
 
 /// A way of so many envelopes takes a quarter of a second: what can be told at once is told first.
 const LONG_WAY: u64 = 150_000;
-/// Where a later moment has told where the time went, that takes as long as to fold so many: it is told before any longer way.
-const FELT_WAY: u64 = 4_000;
+/// Where a later moment has told where the time went, that takes as long as to fold a third of so many. A shorter way takes about a frame:
+/// moves near a place that was left, where checkpoints lie near each other, show nothing rough between.
+const FELT_WAY: u64 = 12_000;
 
 impl Player {
     /// What can be told at once of a moment before one that was left, where the way there is felt. The fold stays where it is.

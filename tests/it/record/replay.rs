@@ -212,7 +212,7 @@ fn of_moves_that_follow_each_other_each_is_told_first_and_the_last_is_told_whole
     player.seek(end);
     way(&mut screen, &mut player);
     // each is left before more of its way is gone
-    let moments = [20, 70, 30, 15].map(|second| start.plus_micros(second * 1_000_000));
+    let moments = [20, 50, 30, 15].map(|second| start.plus_micros(second * 1_000_000));
     for moment in moments {
         player.seek(moment);
         let first = player.advance(Stamp(0));
@@ -228,6 +228,25 @@ fn of_moves_that_follow_each_other_each_is_told_first_and_the_last_is_told_whole
         player.seek(moment);
         arrive(&mut screen, &mut player);
         assert!(screen.0 == world_at(&envelopes, moment), "{moment:?}");
+    }
+}
+
+#[test]
+fn of_short_moves_back_nothing_rough_is_told() {
+    let envelopes = run(100, 100);
+    let (_folder, mut player) = player(&envelopes);
+    let end = player.state().end;
+    let mut screen = Screen::default();
+    player.seek(end);
+    arrive(&mut screen, &mut player);
+    // 500 events a second: of some of these ways 4,000 and more are to be folded
+    for back in 1..=20 {
+        let moment = end.plus_micros(-back * 1_000_000);
+        player.seek(moment);
+        let told = player.advance(Stamp(0));
+        assert!(told.glimpse.is_none() && told.reading.is_none(), "{back} s");
+        let world = told.reset.expect("the whole world");
+        assert_eq!(world.runs[&run_id()].step(), world_at(&envelopes, moment).runs[&run_id()].step());
     }
 }
 
