@@ -67,7 +67,6 @@ use paths::Paths;
 
 /// The whole program: its exit code is the process's.
 pub fn main() -> ExitCode {
-    runtime::let_others_have_huge_pages();
     match commands::completions::answered() {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,

@@ -15,13 +15,6 @@ fn give_back_soon() {
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGED_AFTER_MS) };
 }
 
-/// Programs that this process starts, ranks too, may have huge pages: by its `no_thp` mimalloc has told the kernel to give this process
-/// none, and they would inherit that. The allocator itself asks for none all the same.
-pub(super) fn let_others_have_huge_pages() {
-    // a kernel that does not know this has not taken them away
-    let _ = rustix::thread::disable_transparent_huge_pages(false);
-}
-
 /// Runs a command's future to its end on a runtime of its own.
 pub(crate) fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     give_back_soon();

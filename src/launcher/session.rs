@@ -353,8 +353,13 @@ impl Session {
 
     /// Asks some hosts for the runs that live there, and for the newest one.
     pub fn list_live_runs(&self, hosts: &[HostId]) {
+        self.list_newest_runs(hosts, 1);
+    }
+
+    /// Asks some hosts for the runs that live there, and for so many of the newest.
+    pub fn list_newest_runs(&self, hosts: &[HostId], newest: u32) {
         for host in hosts {
-            self.cluster.send(host, ToAgent::ListRuns(ListRuns { newest: 1, oldest: 0 }));
+            self.cluster.send(host, ToAgent::ListRuns(ListRuns { newest, oldest: 0 }));
         }
     }
 

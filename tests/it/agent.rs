@@ -27,7 +27,7 @@ use hvtui::supervise::state::{Phase, STATE, State};
 use hvtui::wire::chunk::Gap;
 use hvtui::wire::frame::{self, Decoder};
 use hvtui::wire::handshake::Hello;
-use hvtui::wire::message::{Commit, Credit, Follow, FromAgent, Ping, RunRef, Stop, ToAgent, Watch};
+use hvtui::wire::message::{Commit, Credit, Follow, FromAgent, Noted, Ping, RunRef, Stop, ToAgent, Watch};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
@@ -306,6 +306,8 @@ impl Client {
                 FromAgent::RankExited(one) => {
                     assert!(exits.insert(one.rank.0, one.exit).is_none(), "told twice");
                 }
+                // how far an agent is that reads what ranks have left: said where the disk is slow
+                FromAgent::Noted(one) if one.number == Noted::UNNUMBERED => {}
                 FromAgent::Noted(one) => {
                     assert_eq!(one.number, self.notes.len() as u64, "each note once and in order: {one:?}");
                     self.notes.push(one.note.what);

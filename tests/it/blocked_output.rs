@@ -15,8 +15,9 @@ use super::common::processes::{alive, kill, pid_in, until, wait_for};
 use super::common::terminal::Terminal;
 use crate::common::in_time::OutputInTime;
 
-/// Prints without end; its pid is in the file `printer`.
-const ENDLESS: &str = "echo $$ > printer; i=0; while :; do i=$((i+1)); echo said $i; done";
+/// Prints without end, up to 5 MB a second in long lines: an unoptimised client works at each line. Its pid is in the file `printer`.
+const ENDLESS: &str = "echo $$ > printer; long=$(printf %0500d 0); i=0; while :; do i=$((i+1)); echo said $i $long; \
+                       [ $((i % 100)) != 0 ] || sleep 0.01; done";
 
 /// A person with an empty home, whose hosts file gives this machine two slots.
 struct Person {
@@ -229,13 +230,14 @@ fn a_flood_whose_reader_has_gone_ends_soon_with_a_recorded_end() {
 }
 
 /// One rank prints without end; the other fails as soon as there is a file `fail`.
-const ONE_FAILS: &str = "if [ \"$HVTUI_RANK\" = 1 ]; then while [ ! -e fail ]; do sleep 0.05; done; exit 3; fi; \
-                         echo $$ > printer; i=0; while :; do i=$((i+1)); echo $i; done";
+fn one_fails() -> String {
+    format!("if [ $HVTUI_RANK = 1 ]; then while [ ! -e fail ]; do sleep 0.05; done; exit 3; fi; {ENDLESS}")
+}
 
 #[test]
 fn a_failed_rank_ends_a_run_of_which_nobody_reads_the_output() {
     let person = Person::new();
-    let line = ["run", "-np", "2", "--", "sh", "-c", ONE_FAILS];
+    let line = ["run", "-np", "2", "--", "sh", "-c", &one_fails()];
     let mut blocked = Blocked::start(person.hvtui(&line), Stream::Out).fill();
     let printer = person.printer();
     File::create(person.path("fail")).unwrap();

@@ -181,7 +181,7 @@ fn logs_that_are_followed_go_on_with_the_next_attempt() {
     assert_eq!(end_of(&mut following).code(), Some(0), "{}", said(&stranger, "err"));
     let lines = said(&stranger, "out");
     for line in ["[0] begun 0.", "[1] begun 0.", "[0] begun 1.", "[1] begun 1."] {
-        assert_eq!(lines.matches(line).count(), 1, "{line} in {lines}");
+        assert_eq!(lines.matches(line).count(), 1, "{line} in {lines}{}", said(&stranger, "err"));
     }
     assert!(said(&stranger, "err").contains("was started again on n1"), "{}", said(&stranger, "err"));
     fs::remove_file(format!("/tmp/hvtui-go-{run}")).expect("the file");

@@ -158,6 +158,9 @@ impl Past {
 /// So long the next attempt of a run that may be started again is waited for, microseconds: its launch takes its time.
 const AGAIN_US: u64 = 30_000_000;
 
+/// An attempt may have ended by the time that a host is asked, and so many runs may have begun there since.
+const NEWER: u32 = 50;
+
 /// The hosts where the ranks of a run have ended which the client that launched it may start again (`--max-restarts`).
 #[derive(Debug, Default)]
 struct Again {
@@ -257,7 +260,7 @@ async fn stream(
                 continue;
             }
             _ = look.tick() => {
-                session.list_live_runs(&again.asked(&ends));
+                session.list_newest_runs(&again.asked(&ends), NEWER);
                 continue;
             }
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
 use super::error::EnvironmentError;
 use crate::domain::environment::{Bound, Limit};
@@ -34,9 +35,11 @@ pub(super) fn check(limits: &BTreeMap<Limit, Bound>) -> Result<(), EnvironmentEr
 }
 
 /// Limits of this process that are another process's to be: until this ends they are set, then they are what they were.
-/// Only the soft ones, which are enough; a hard one where it has to be higher.
+/// Only the soft ones, which are enough; a hard one where it has to be higher. Huge pages, which the allocator has asked the kernel not
+/// to give this process (the crate's `no_thp`), may be had by what is started meanwhile.
 pub(in crate::supervise) struct Lent {
     before: Vec<(Resource, Rlimit)>,
+    no_huge_pages: bool,
 }
 
 impl Lent {
@@ -65,7 +68,10 @@ impl Lent {
                 Err(_) => {}
             }
         }
-        (Self { before }, failed)
+        // a kernel that does not know of this has taken none away
+        let no_huge_pages = transparent_huge_pages_are_disabled().unwrap_or_default()
+            && disable_transparent_huge_pages(false).is_ok();
+        (Self { before, no_huge_pages }, failed)
     }
 }
 
@@ -73,6 +79,9 @@ impl Drop for Lent {
     fn drop(&mut self) {
         for (resource, limit) in self.before.drain(..) {
             let _ = setrlimit(resource, limit);
+        }
+        if self.no_huge_pages {
+            let _ = disable_transparent_huge_pages(true);
         }
     }
 }
