@@ -184,7 +184,8 @@ fn a_signal_stops_a_run_of_which_nobody_reads_the_output() {
 }
 
 /// Prints much at once, and says when it has.
-const FLOOD: &str = "echo $$ > printer; yes | head -c 40000000; touch printed; exec sleep 600";
+const FLOOD: &str =
+    "echo $$ > printer; yes $(printf %02000d 0) | head -c 40000000; touch printed; exec sleep 600";
 
 #[test]
 fn after_a_signal_nothing_is_read_that_nobody_takes() {
