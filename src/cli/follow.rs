@@ -127,6 +127,7 @@ async fn stream(
     loop {
         if let (false, Some(run), Some(_)) = (told_closed, &run, &screen.closed) {
             told_closed = true;
+            screen.print(RunPrinter::first_lines);
             let why = screen.closed().unwrap_or_default();
             if part == Part::Guest {
                 screen.own(&format!("{why}: detached; the run goes on. {}", how_to_go_on(run)));
@@ -234,6 +235,7 @@ fn over(screen: &mut Screen, is_recorded: bool, told_closed: bool) -> Result<Exi
 /// A signal came; gives the exit code for leaving, if the client leaves.
 fn asked(ask: Ask, part: Part, run: &RunId, recorded: &mut Recorded, screen: &mut Screen) -> Option<u8> {
     let short = run.short();
+    screen.print(RunPrinter::first_lines);
     match ask {
         _ if part == Part::Guest => {
             screen.own(&format!("detached; the run goes on. {}", how_to_go_on(run)));

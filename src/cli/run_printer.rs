@@ -148,9 +148,14 @@ impl RunPrinter {
         self.behind_untold(lines)
     }
 
+    /// The lines that tell of the run, where they were not told yet: what is said next is about it.
+    pub fn first_lines(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.untold)
+    }
+
     /// These lines, behind those that tell of the run.
     fn behind_untold(&mut self, lines: Vec<Line>) -> Vec<Line> {
-        let mut told = std::mem::take(&mut self.untold);
+        let mut told = self.first_lines();
         told.extend(lines);
         told
     }

@@ -88,6 +88,11 @@ fn a_run_with_gpus_is_told_of_once_they_are_held() {
     let lines = story.tick(PATIENCE_US);
     assert!(lines.len() == 2 && lines[0].starts_with(&told), "{lines:?}");
     assert!(story.enter(PATIENCE_US + 1, RunStage::Start, &[]).is_empty(), "it is told of once");
+    // one that is stopped meanwhile is told of before
+    assert!(create(&mut story).is_empty());
+    let lines = texts(story.printer.first_lines());
+    assert!(lines.len() == 1 && lines[0].starts_with(&told), "{lines:?}");
+    assert!(story.printer.first_lines().is_empty() && story.enter(0, RunStage::Start, &[]).is_empty());
     // another launch had them first: of that try nothing is told
     assert!(create(&mut story).is_empty());
     story.printer.forget_run();

@@ -82,6 +82,8 @@ impl Retention {
                 let age = self.older_than.unwrap_or_default();
                 format!("older than {}", units::duration_us(micros(age)))
             }
+            Beyond::Count if self.keep == Some(1) => "not the newest".to_owned(),
+            Beyond::Imports if self.keep == Some(1) => "not the newest import".to_owned(),
             Beyond::Count => format!("not among the newest {}", self.keep.unwrap_or_default()),
             Beyond::Imports => format!("not among the newest {} imports", self.keep.unwrap_or_default()),
             Beyond::Size => format!("beyond {}", units::bytes(self.max_size.unwrap_or_default())),
@@ -134,6 +136,10 @@ mod tests {
         let rules = Retention { keep: Some(2), ..Retention::default() };
         assert_eq!(beyond(rules), [None, None, None, imports, None, count]);
         assert_eq!(rules.why(Beyond::Imports), "not among the newest 2 imports");
+        assert_eq!(rules.why(Beyond::Count), "not among the newest 2");
+        let one = Retention { keep: Some(1), ..rules };
+        assert_eq!(one.why(Beyond::Imports), "not the newest import");
+        assert_eq!(one.why(Beyond::Count), "not the newest");
         let rules = Retention { max_size: Some(300), ..Retention::default() };
         assert_eq!(beyond(rules), [None, None, None, size, size, size]);
     }

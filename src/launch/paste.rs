@@ -33,6 +33,10 @@ pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task}
 pub use quoted::{Shown, read_quoted};
 pub use tools::ranks_option;
 
+/// As whom ranks run, and what changes that.
+const AS_LOGIN: &str = "ranks run as the user as whom hvtui logs in to their host";
+const NAMES_ANOTHER: &str = "; `user` of a [[host]] in the hosts file names another one";
+
 /// Launchers whose ranks hvtui starts only by another line.
 const ACCELERATE: &str = "accelerate launch";
 const DEEPSPEED: &str = "deepspeed";
@@ -281,7 +285,7 @@ fn starts_behind(words: &[Word], at: usize) -> bool {
 /// `sudo -E`, `sudo -u li`, `doas`: ranks that another user had could be neither watched nor stopped. Returns the place of what
 /// follows the options.
 fn other_user(draft: &mut Draft<'_>, program: &str, sudo: usize) -> usize {
-    const LONG: [&str; 11] = [
+    const LONG: [&str; 13] = [
         "user",
         "group",
         "host",
@@ -293,6 +297,8 @@ fn other_user(draft: &mut Draft<'_>, program: &str, sudo: usize) -> usize {
         "other-user",
         "chdir",
         "chroot",
+        "auth-type",
+        "login-class",
     ];
     let words = &draft.line.words;
     let (mut at, mut user) = (sudo + 1, "root".to_owned());
@@ -305,7 +311,7 @@ fn other_user(draft: &mut Draft<'_>, program: &str, sudo: usize) -> usize {
                 Some((name, value)) => (name, Some(value)),
                 None => (long, behind.filter(|_| LONG.contains(&long)).inspect(|_| at += 1)),
             },
-            None => match word.find(['u', 'g', 'h', 'p', 'C', 'r', 't', 'T', 'U', 'D', 'R']) {
+            None => match word.find(['u', 'g', 'h', 'p', 'C', 'r', 't', 'T', 'U', 'D', 'R', 'a', 'c']) {
                 Some(letter) if letter + 1 < word.len() => {
                     (&word[letter..=letter], Some(&word[letter + 1..]))
                 }
@@ -321,8 +327,7 @@ fn other_user(draft: &mut Draft<'_>, program: &str, sudo: usize) -> usize {
     }
     let shown: Vec<String> = words[sudo..at.min(words.len())].iter().map(|word| quote(&word.text)).collect();
     draft.warn(format!(
-        "`{}` is left out: ranks run as the user as whom hvtui logs in to their host, not as {user} by {program}; `user` of a \
-         [[host]] in the hosts file names another one.",
+        "`{}` is left out: {AS_LOGIN}, not as {user} by {program}{NAMES_ANOTHER}.",
         shown.join(" ")
     ));
     at

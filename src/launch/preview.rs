@@ -162,11 +162,12 @@ fn hook_defaults(rank: &RankSpec, hooks: PythonHooks) -> Vec<(&'static str, Stri
     both.filter(|(name, _)| !rank.env.contains_key(*name)).collect()
 }
 
-/// A command as a shell would take it, with its own line ends: a script in it stays readable.
+/// A command as a shell would take it, with its own line ends: a script in it stays readable, and is the same where it is copied, so
+/// that only the first line is moved in.
 fn command_lines(argv: &[String]) -> Vec<String> {
     let words = argv.iter().map(|word| shlex::try_quote(word).unwrap_or(Cow::Borrowed(word.as_str())));
-    let line = words.collect::<Vec<_>>().join(" ").replace('\r', "␍");
-    line.split('\n').map(|line| format!("    {}", sanitize(line))).collect()
+    let line = format!("    {}", words.collect::<Vec<_>>().join(" ")).replace('\r', "␍");
+    line.split('\n').map(|line| sanitize(line).into_owned()).collect()
 }
 
 fn quote(word: &str) -> String {
@@ -188,7 +189,9 @@ mod tests {
     fn a_script_in_a_command_keeps_its_line_ends() {
         let lines =
             |argv: &[&str]| command_lines(&argv.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-        assert_eq!(lines(&["sh", "-c", "a b\nc\rd"]), ["    sh -c 'a b", "    c␍d'"]);
+        assert_eq!(lines(&["sh", "-c", "a b\nc\rd"]), ["    sh -c 'a b", "c␍d'"]);
+        // what is copied from there is the same program
+        assert_eq!(lines(&["python", "-c", "if x:\n  y()\nz()"]), ["    python -c 'if x:", "  y()", "z()'"]);
         assert_eq!(lines(&["true"]), ["    true"]);
     }
 }

@@ -7,27 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// A sentence about a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written")]
 pub struct Remark {
     warns: bool,
     text: String,
-}
-
-/// A remark as it lies in files; older ones are their text alone.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Written {
-    Text(String),
-    Whole { warns: bool, text: String },
-}
-
-impl From<Written> for Remark {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Text(text) => Self { warns: true, text },
-            Written::Whole { warns, text } => Self { warns, text },
-        }
-    }
 }
 
 impl Remark {
@@ -94,14 +76,5 @@ mod tests {
         let shown: Vec<String> = warnings_first(&remarks).map(Remark::shown).collect();
         assert_eq!(shown, ["⚠ b", "⚠ d", "a", "c"]);
         assert!(remarks[0] == "a" && remarks[1].warns() && remarks[1].starts_with('b'));
-    }
-
-    #[test]
-    fn remarks_of_older_files_are_texts() {
-        let read = |text: &str| serde_json::from_str::<Remark>(text).unwrap();
-        assert_eq!(read("\"a\""), Remark::warning("a"));
-        for remark in [Remark::info("a"), Remark::warning("b")] {
-            assert_eq!(read(&serde_json::to_string(&remark).unwrap()), remark);
-        }
     }
 }

@@ -100,9 +100,10 @@ impl PendingLaunch {
         }
     }
 
-    /// The refusal of its last try, where it has waited as long as it was to.
+    /// The refusal of its last try, where it has waited as long as it was to and one that does not wait is not tried again either.
     pub(super) fn refused_too_long(&self, now: Stamp) -> Option<&str> {
-        self.lost.as_ref().filter(|_| self.timed_out(now)).map(|lost| lost.why.as_str())
+        let is_over = self.timed_out(now) && !self.is_placed_again(now);
+        self.lost.as_ref().filter(|_| is_over).map(|lost| lost.why.as_str())
     }
 
     /// Whether its last try was to be this run, which another launch was faster than.
@@ -410,7 +411,8 @@ mod tests {
     #[test]
     fn a_launch_that_hosts_keep_refusing_waits_no_longer_than_it_was_to() {
         let run = RunId::new(1, 1);
-        let mut waits = launch(PlacementSpec::Count(Some(1)));
+        let pick = Pick { host: "a".into(), slot: SlotName::Index(0) };
+        let mut waits = launch(PlacementSpec::Picks(vec![pick]));
         waits.request.on_busy.wait = Some(Patience::Seconds(2));
         waits.try_on(&[placement(0, "a", 0)]);
         assert_eq!(waits.refused_too_long(Stamp(i64::MAX)), None, "nothing was refused");
@@ -424,6 +426,29 @@ mod tests {
         assert_eq!(waits.refused_too_long(Stamp(2_000_000)), Some("a: GPU 0 is busy: leased by wang"));
         waits.request.on_busy.wait = Some(Patience::Endless);
         assert_eq!(waits.refused_too_long(Stamp(i64::MAX)), None);
+    }
+
+    #[test]
+    fn a_launch_that_waits_shortly_is_tried_as_often_as_one_that_does_not_wait() {
+        let run = RunId::new(1, 1);
+        let lost = || {
+            let mut waits = launch(PlacementSpec::Count(Some(1)));
+            waits.request.on_busy.wait = Some(Patience::Seconds(0));
+            waits.try_on(&[placement(0, "a", 0)]);
+            waits.lose(&run, "a: GPU 0 is busy", Stamp(0));
+            waits
+        };
+        let mut waits = lost();
+        assert!(waits.timed_out(Stamp(0)));
+        for slot in 1..MOST_TRIES {
+            assert_eq!(waits.refused_too_long(Stamp(0)), None, "before try {slot}");
+            waits.try_on(&[placement(0, "a", slot)]);
+            waits.lose(&run, "a: GPU 1 is busy", Stamp(0));
+        }
+        assert_eq!(waits.refused_too_long(Stamp(0)), Some("a: GPU 1 is busy"));
+        // nor for longer
+        assert_eq!(lost().refused_too_long(Stamp(RETRY_US - 1)), None);
+        assert_eq!(lost().refused_too_long(Stamp(RETRY_US)), Some("a: GPU 0 is busy"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use mcap::records::op;
 use super::chunk;
 use super::closing::newest_kept;
 use super::error::Error;
+use super::far_steps::{FarSteps, Gather};
 use super::format::ChunkNote;
 use super::loss::{self, Loss};
 use super::reader::OUT_OF_ORDER;
@@ -28,6 +29,8 @@ pub struct Check {
     pub files: Vec<FileCheck>,
     /// What is missing between its good chunks.
     pub losses: Vec<Loss>,
+    /// Steps that lie far outside of the run, as [`super::far_steps::of`] gives them.
+    pub far_steps: Option<Vec<FarSteps>>,
 }
 
 /// One checked file.
@@ -121,6 +124,8 @@ struct Gathered {
     /// Bad places: file and byte.
     bad: Vec<(usize, u64)>,
     open: Vec<Option<Bytes>>,
+    /// The steps, where those that lie far outside of the run are looked for.
+    steps: Option<Gather>,
 }
 
 /// What is said of a recording in which there is nothing, and what helps.
@@ -162,7 +167,7 @@ impl FileCheck {
 
 /// Checks the recording that begins with `first`. While it is written, its last file is left alone.
 pub fn check(first: &Path, is_written: bool) -> Check {
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered { steps: Some(Gather::new()), ..Gathered::default() };
     let mut files = Vec::new();
     let paths = segments::of(first);
     for (number, path) in paths.iter().enumerate() {
@@ -173,7 +178,12 @@ pub fn check(first: &Path, is_written: bool) -> Check {
         files.push(file);
     }
     let losses = loss::between(&gathered.good, &gathered.bad, &gathered.open);
-    Check { spec: gathered.spec, files, losses }
+    let first = gathered.good.first().map(|chunk| chunk.note.start);
+    let far_steps = match (gathered.steps, &gathered.spec) {
+        (Some(steps), Some(spec)) => steps.judge(spec, first.unwrap_or(spec.created)),
+        _ => Some(Vec::new()),
+    };
+    Check { spec: gathered.spec, files, losses, far_steps }
 }
 
 /// Checks one file by itself. `decode`: also whether this version can read what its chunks hold.
@@ -256,8 +266,15 @@ impl Gathered {
         if self.good.last().is_some_and(|last| note.first_seq <= last.note.last_seq) {
             return Err(OUT_OF_ORDER.to_owned());
         }
-        if decode && let Err(reason) = chunk::decode(record, |_| true) {
-            of.unreadable.push((at, reason));
+        if let Some(steps) = &mut self.steps {
+            steps.count(note.envelopes);
+        }
+        if decode {
+            match (chunk::decode(record, |_| true), &mut self.steps) {
+                (Ok(decoded), Some(steps)) => steps.take_all(&decoded.envelopes),
+                (Ok(_), None) => {}
+                (Err(reason), _) => of.unreadable.push((at, reason)),
+            }
         }
         if self.spec.is_none() {
             self.spec = spec;

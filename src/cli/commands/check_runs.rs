@@ -21,7 +21,7 @@ use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, padded, ranges};
 use crate::record::closing::{self, Repaired};
 use crate::record::far_steps::{self, FarSteps};
-use crate::record::{Check, Error, FileCheck, FileState, Lock, Loss, Reader, Store, check};
+use crate::record::{Check, Error, FileCheck, FileState, Lock, Loss, Store, check};
 
 /// How many bad places of a file are shown.
 const SHOWN: usize = 5;
@@ -42,8 +42,8 @@ struct Recording {
     path: String,
     files: Vec<File>,
     lost: Vec<Lost>,
-    /// Steps whose clocks put them far outside of the run: no fault of the files.
-    far_steps: Vec<FarSteps>,
+    /// Steps whose clocks put them far outside of the run: no fault of the files. `None` where they are not looked for.
+    far_steps: Option<Vec<FarSteps>>,
     #[serde(skip)]
     is_imported: bool,
 }
@@ -188,7 +188,7 @@ impl Recording {
             path: first.display().to_string(),
             lost: lost.collect(),
             files,
-            far_steps: Reader::open(first).map(|reader| far_steps::of(&reader)).unwrap_or_default(),
+            far_steps: check.far_steps.clone(),
             is_imported: check.spec.as_ref().is_some_and(RunSpec::is_imported),
         }
     }
@@ -418,7 +418,7 @@ fn text(recording: &Recording) -> String {
     for lost in &recording.lost {
         let _ = writeln!(lines, "      {}", sanitize(&lost.words));
     }
-    if let Some(words) = far_steps::words(&recording.far_steps, recording.is_imported) {
+    if let Some(words) = far_steps::words(recording.far_steps.as_deref(), recording.is_imported) {
         let _ = writeln!(lines, "      {words}");
     }
     lines

@@ -579,7 +579,7 @@ mod tests {
         let past = beyond(rules, listing, Stamp(2));
         let told: Vec<(&RunId, &str)> = past.iter().map(|past| (&past.run, past.why.as_str())).collect();
         let (import, run) = (RunId::new(3, 1), RunId::new(1, 1));
-        let wanted = [(&import, "not among the newest 1 imports"), (&run, "not among the newest 1")];
+        let wanted = [(&import, "not the newest import"), (&run, "not the newest")];
         assert_eq!(told, wanted);
     }
 

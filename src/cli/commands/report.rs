@@ -26,10 +26,6 @@ use crate::domain::run_status::RunStatus;
 use crate::record::{Lock, Reader, far_steps, figures, marks};
 use crate::report::{page, text};
 
-/// Steps outside of the run are looked for in recordings of at most so many events: what is kept of the figures of a longer one is
-/// read at once, and all of its steps are not.
-const MOST_EVENTS: u64 = 4_000_000;
-
 /// The object of `--json`.
 #[derive(Debug, Serialize)]
 struct Told<'a> {
@@ -80,11 +76,9 @@ pub fn run(
 
 /// Says which steps a wrong clock puts outside of the run.
 fn say_far_steps(reader: &Reader) {
-    if reader.envelope_count() <= MOST_EVENTS {
-        let is_imported = reader.spec().is_some_and(RunSpec::is_imported);
-        if let Some(words) = far_steps::words(&far_steps::of(reader), is_imported) {
-            note(&words);
-        }
+    let is_imported = reader.spec().is_some_and(RunSpec::is_imported);
+    if let Some(words) = far_steps::words(far_steps::of(reader).as_deref(), is_imported) {
+        note(&words);
     }
 }
 

@@ -10,6 +10,10 @@ use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{Container, KnownTo, Launcher};
 use super::prefix;
 
+/// As whom the ranks of a container run.
+const IN_IMAGE: &str =
+    "in the image ranks run as the user of `--user`, else as the one as whom hvtui logs in to their host";
+
 const STYLE: Style = Style { program: "docker run", allows: &[Allows::Glued, Allows::FlagValues] };
 
 static OPTIONS: &[Row] = &[
@@ -113,7 +117,10 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
         (std::mem::take(&mut draft.pasted.not_understood), std::mem::take(&mut draft.pasted.remarks));
     let warnings = std::mem::take(&mut draft.pasted.warnings);
     let (env, mask) = (std::mem::take(&mut draft.pasted.env), draft.pasted.gpu_mask.take());
-    if let Some(inner) = read {
+    if let Some(mut inner) = read {
+        for warning in &mut inner.warnings {
+            *warning = warning.replace(super::AS_LOGIN, IN_IMAGE).replace(super::NAMES_ANOTHER, "");
+        }
         draft.pasted = inner;
     } else {
         draft.pasted.command = command;

@@ -125,6 +125,9 @@ fn a_launcher_runs_as_no_other_user_and_that_is_said() {
         ("sudo --user=li --preserve-env mpirun -np 2 ./a", "sudo --user=li --preserve-env", "li"),
         ("sudo -n --user li mpirun -np 2 ./a", "sudo -n --user li", "li"),
         ("doas -u li mpirun -np 2 ./a", "doas -u li", "li"),
+        ("doas -a passwd -nu li mpirun -np 2 ./a", "doas -a passwd -nu li", "li"),
+        ("sudo -c staff -nE mpirun -np 2 ./a", "sudo -c staff -nE", "root"),
+        ("sudo --login-class staff mpirun -np 2 ./a", "sudo --login-class staff", "root"),
     ] {
         let read = pasted(line);
         assert_eq!((read.kind, read.np, read.is_delegated()), (JobKind::Mpi, Some(2), false), "{line}");
@@ -139,6 +142,11 @@ fn a_launcher_runs_as_no_other_user_and_that_is_said() {
     let read = pasted("sudo -E docker run img mpirun -np 2 ./a");
     assert!(read.container.is_some() && read.warnings.len() == 1, "{read:?}");
     assert!(read.warnings[0].starts_with("`sudo -E` is left out: "), "{read:?}");
+    let read = pasted("docker run img sudo mpirun -np 2 ./a");
+    assert_eq!((read.container.is_some(), read.np, read.is_delegated()), (true, Some(2), false));
+    let said = "`sudo` is left out: in the image ranks run as the user of `--user`, else as the one as whom hvtui logs in to their \
+                host, not as root by sudo.";
+    assert_eq!(read.warnings, [said]);
     // a command of its own is started as it is, as often as there are ranks
     assert_eq!(read_text("sudo -E python3 t.py").unwrap(), None);
 }

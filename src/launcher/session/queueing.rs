@@ -127,12 +127,13 @@ impl Session {
     }
 
     /// Stops the runs of launches that were called off before that was read which run they had become: those that are not handed
-    /// out yet, and those that were not read since.
+    /// out yet, which are not told of as launched any more, and those that were not read since.
     pub(super) fn stop_unread_tries(&mut self, mut unread: Vec<RunId>) {
-        unread.extend(self.outputs.iter().filter_map(|output| match output {
-            Output::Launched(run) => Some(run.clone()),
-            _ => None,
-        }));
+        self.outputs.retain(|output| {
+            let Output::Launched(run) = output else { return true };
+            unread.push(run.clone());
+            false
+        });
         for run in unread {
             self.stop(&run, false);
         }
@@ -204,9 +205,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_launch_that_is_called_off_before_that_was_read_is_not_told_of_as_launched() {
+        let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+        let said = Output::Remark("x".to_owned());
+        session.outputs.extend([Output::Launched(RunId::new(1, 1)), said.clone()]);
+        session.forget_launches(Vec::new());
+        assert_eq!(session.outputs.drain(..).collect::<Vec<_>>(), [said]);
+    }
+
+    #[tokio::test]
     async fn a_launch_that_a_host_keeps_refusing_ends_at_the_deadline_of_its_wait() {
         let mut session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
-        let mut request = request(PlacementSpec::Count(Some(1)));
+        let pick = Pick { host: "a".into(), slot: SlotName::Index(0) };
+        let mut request = request(PlacementSpec::Picks(vec![pick]));
         request.on_busy.wait = Some(Patience::Seconds(3));
         let mut pending = PendingLaunch::new(request);
         pending.try_on(&[placement(0, "a", 0)]);

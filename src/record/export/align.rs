@@ -17,18 +17,18 @@ pub struct Clocks {
 
 /// Gathers pings on a pass over the recording.
 #[derive(Debug, Default)]
-pub(super) struct Gather {
+pub(in crate::record) struct Gather {
     tracks: BTreeMap<HostId, ClockTrack>,
 }
 
 impl Gather {
-    pub(super) fn take(&mut self, envelope: &Envelope) {
+    pub(in crate::record) fn take(&mut self, envelope: &Envelope) {
         if let (Origin::Host(host), Event::ClockSampled { sample }) = (&envelope.origin, &envelope.event) {
             self.tracks.entry(host.clone()).or_default().add(*sample);
         }
     }
 
-    pub(super) fn fit(self) -> Clocks {
+    pub(in crate::record) fn fit(self) -> Clocks {
         let hosts = self.tracks.into_iter().filter_map(|(host, track)| Some((host, track.fit()?)));
         Clocks { hosts: hosts.collect() }
     }

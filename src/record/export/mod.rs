@@ -29,6 +29,7 @@ mod told;
 use std::io::Write;
 
 pub use align::Clocks;
+pub(super) use align::Gather as GatherClocks;
 pub use pass::Exported;
 pub(super) use pass::during;
 pub use selection::{BadSteps, Selection, StepRange};

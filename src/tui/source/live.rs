@@ -27,6 +27,7 @@ use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::{Effect, Level, Look, Msg};
+use crate::tui::source::called_off::take_launched;
 use crate::tui::source::checkups::{Asking, Checkups, SoFar};
 use crate::tui::source::cost::CostMeter;
 use crate::tui::source::ended::{Ended, Finished, Troubles};
@@ -503,9 +504,9 @@ impl EventSource for Live {
                 }
             }
             Effect::LeaveQueue => {
-                let launched =
-                    |msg: &Msg| if let Msg::Launched(run) = msg { Some(run.clone()) } else { None };
-                let unread = self.queue.iter().filter_map(launched).collect();
+                // nothing is told of the launches that are forgotten
+                self.unseen = 0;
+                let unread = take_launched(&mut self.queue);
                 self.recorded.session().forget_launches(unread);
             }
             Effect::StopRun { run, now } => {

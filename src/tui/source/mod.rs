@@ -3,6 +3,7 @@
 
 mod active;
 mod behind;
+mod called_off;
 mod catch_up;
 mod checkups;
 mod cost;
