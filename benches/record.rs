@@ -74,7 +74,13 @@ fn main() {
     write(&path, ranks, minutes, step_ms);
     let client = folder.join("client").join(run_id().as_str()).join("run.mcap");
     record(&path, &client);
-    let again = std::env::current_exe().expect("this program");
+    let program = std::env::current_exe().expect("this program");
+    let again = || {
+        let mut command = Command::new(&program);
+        // what hvtui sets itself
+        command.env("MIMALLOC_PURGE_DELAY", "10");
+        command
+    };
     let ways = [
         ("opened as the client left it that recorded it", &client),
         // this one folds all of it, and leaves states to the next
@@ -83,14 +89,14 @@ fn main() {
     ];
     for (way, path) in ways {
         println!("{way}");
-        let looked = Command::new(&again).arg("open").arg(path).status().expect("this program again");
+        let looked = again().arg("open").arg(path).status().expect("this program again");
         assert!(looked.success(), "{looked}");
         println!("states     {:.1} MB", states(path) as f64 / 1e6);
     }
     for way in ["report, first", "report, again"] {
         println!("{way}");
         let before = states(&client);
-        let told = Command::new(&again).arg("report").arg(&client).status().expect("this program again");
+        let told = again().arg("report").arg(&client).status().expect("this program again");
         assert!(told.success(), "{told}");
         println!("kept       {:.2} MB more", states(&client).saturating_sub(before) as f64 / 1e6);
     }

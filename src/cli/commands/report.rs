@@ -74,10 +74,11 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says which steps a wrong clock puts outside of the run.
+/// Says which steps a wrong clock puts outside of the run; of a recording that is too large for that `hvtui runs check` says so.
 fn say_far_steps(reader: &Reader) {
     let is_imported = reader.spec().is_some_and(RunSpec::is_imported);
-    if let Some(words) = far_steps::words(far_steps::of(reader).as_deref(), is_imported) {
+    let words = far_steps::of(reader).and_then(|far| far_steps::words(Some(&far), is_imported));
+    if let Some(words) = words {
         note(&words);
     }
 }
