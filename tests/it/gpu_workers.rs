@@ -20,7 +20,7 @@ fn secret() -> String {
 }
 
 fn hvtui() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_hvtui"))
+    Path::new(crate::common::built::hvtui())
 }
 
 /// What a rank left.
