@@ -78,6 +78,7 @@ pub mod run_status;
 pub mod secret;
 pub mod series;
 pub mod signal;
+mod spool;
 pub mod stacks;
 pub mod standstill;
 mod step_losses;

@@ -13,6 +13,7 @@ use super::lease::LeasePlan;
 use super::options::{PythonHooks, RunOptions};
 use super::outcome::{RunOutcome, UNREACHABLE};
 use super::rendezvous::RendezvousPlan;
+pub use super::spool::{MinFree, Spool};
 use super::sync::Code;
 use super::time::{HostTime, Stamp};
 use super::trained::{Stood, Trained};
@@ -272,52 +273,6 @@ impl HostRun {
     /// Whether hvtui's plugin is put into the NCCL of its ranks.
     pub fn wants_nccl_timings(&self) -> bool {
         self.run_spec.as_ref().is_some_and(|spec| spec.options.nccl_timings)
-    }
-}
-
-/// How much room a run's output may take on a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spool {
-    /// Bytes that the files of one rank may hold together; the oldest go first.
-    pub cap: u64,
-    /// What stays free on their file system beside that.
-    pub min_free: MinFree,
-}
-
-impl Spool {
-    /// What a rank may print before the oldest goes, unless something else is said.
-    pub const CAP: u64 = 256 << 20;
-    /// The least cap: what is cut goes in pieces, and the end of each file must stay.
-    pub const LEAST_CAP: u64 = 1 << 20;
-}
-
-impl Default for Spool {
-    fn default() -> Self {
-        Self { cap: Self::CAP, min_free: MinFree::Auto }
-    }
-}
-
-/// What must stay free on a file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MinFree {
-    /// 5 % of its size, but at most 4 GiB: on the nearly full disk of a lab, 5 % would refuse every run for room that no run
-    /// needs.
-    Auto,
-    /// So much of its size.
-    Percent(u8),
-    /// So many bytes.
-    Bytes(u64),
-}
-
-impl MinFree {
-    /// In bytes, on a file system of this size.
-    pub fn of(self, size: u64) -> u64 {
-        match self {
-            Self::Auto => (size / 20).min(4 << 30),
-            Self::Percent(percent) => size / 100 * u64::from(percent),
-            Self::Bytes(bytes) => bytes,
-        }
     }
 }
 

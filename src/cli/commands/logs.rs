@@ -160,6 +160,8 @@ const AGAIN_US: u64 = 30_000_000;
 
 /// An attempt may have ended by the time that a host is asked, and so many runs may have begun there since.
 const NEWER: u32 = 50;
+/// At so many looks they are asked for once: each is told with its whole description, and a host may send so much for a while only.
+const NEWER_EVERY: u32 = 5;
 
 /// The hosts where the ranks of a run have ended which the client that launched it may start again (`--max-restarts`).
 #[derive(Debug, Default)]
@@ -172,6 +174,8 @@ struct Again {
     hosts: BTreeSet<HostId>,
     /// Since when no host is followed any more.
     since: Option<HostTime>,
+    /// How often hosts were asked.
+    looks: u32,
 }
 
 impl Again {
@@ -189,6 +193,12 @@ impl Again {
         let may_be = has_failed && newest < self.most;
         let is_behind = |host: &&HostId| self.begun.get(*host).copied().unwrap_or_default() < newest;
         self.hosts.iter().filter(|host| may_be || is_behind(host)).cloned().collect()
+    }
+
+    /// How many of the newest runs hosts are asked for now.
+    fn newest(&mut self) -> u32 {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(NEWER_EVERY) { NEWER } else { 1 }
     }
 
     /// Whether it is waited for now that no host is followed.
@@ -260,7 +270,7 @@ async fn stream(
                 continue;
             }
             _ = look.tick() => {
-                session.list_newest_runs(&again.asked(&ends), NEWER);
+                session.list_newest_runs(&again.asked(&ends), again.newest());
                 continue;
             }
         };
@@ -609,6 +619,12 @@ mod tests {
         assert!(again.asked(&ended).is_empty());
         again.hosts.insert(a);
         assert!(!again.is_awaited(&failed, HostTime(5)), "that was the last attempt");
+    }
+
+    #[test]
+    fn runs_that_may_have_ended_are_asked_for_now_and_then() {
+        let mut again = Again::default();
+        assert_eq!([(); 6].map(|()| again.newest()), [1, 1, 1, 1, NEWER, 1]);
     }
 
     #[test]

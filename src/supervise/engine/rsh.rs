@@ -3,6 +3,7 @@
 //!
 //! It is a client of the wrapper on the same host; it opens no connection to another one.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -12,6 +13,7 @@ use std::process::Command;
 use super::AGENTS;
 use super::launch::AGENT;
 use crate::domain::engine::{RUN_DIR, SSH_HERE, SSH_NODES};
+use crate::supervise::environment::limits::Lent;
 use crate::supervise::rundir::RunDir;
 
 /// What ssh gives when it fails itself.
@@ -83,8 +85,9 @@ pub fn run(words: &[String]) -> i32 {
     }
 }
 
-/// Becomes a shell that executes the command; the error where that fails.
+/// Becomes a shell that executes the command, with what this process has given up for itself; the error where that fails.
 fn shell(command: &str) -> io::Error {
+    let _lent = Lent::set(&BTreeMap::new());
     Command::new("/bin/sh").arg("-c").arg(command).exec()
 }
 

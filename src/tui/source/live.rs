@@ -507,7 +507,7 @@ impl EventSource for Live {
                 // nothing is told of the launches that are forgotten
                 self.unseen = 0;
                 let unread = take_launched(&mut self.queue);
-                self.recorded.session().forget_launches(unread);
+                self.recorded.forget_launches(unread);
             }
             Effect::StopRun { run, now } => {
                 if !self.recorded.session().stop(&run, now) {

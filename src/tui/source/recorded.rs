@@ -132,6 +132,17 @@ impl Recorded {
         &mut self.session
     }
 
+    /// Forgets the launches that have not become runs, and stops the `unread` ones that have, and those that were not told yet, as
+    /// [`Session::forget_launches`].
+    pub fn forget_launches(&mut self, mut unread: Vec<RunId>) {
+        self.told.retain(|told| {
+            let Told::Output(Output::Launched(run)) = told else { return true };
+            unread.push(run.clone());
+            false
+        });
+        self.session.forget_launches(unread);
+    }
+
     /// What is told next. Cancel-safe.
     pub async fn next(&mut self) -> Told {
         loop {

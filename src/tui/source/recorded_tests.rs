@@ -86,6 +86,17 @@ impl Drop for Opener {
 }
 
 #[tokio::test]
+async fn a_launch_that_is_called_off_while_a_disk_is_waited_for_is_not_told_of_as_launched() {
+    let state = tempfile::tempdir().unwrap();
+    let session = Session::new(Vec::new(), Vec::new(), "/".to_owned());
+    let mut recorded = Recorded::new(session, state.path());
+    recorded.take(Output::Launched(RunId::new(1, 1)));
+    recorded.take(Output::Remark("x".to_owned()));
+    recorded.forget_launches(Vec::new());
+    assert!(matches!(recorded.told.make_contiguous(), [Told::Output(Output::Remark(_))]));
+}
+
+#[tokio::test]
 async fn neither_the_beginning_nor_the_end_of_a_recording_waits_for_the_disk() {
     let still = Still::new();
     let mut recorded = still.record();
