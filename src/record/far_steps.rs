@@ -18,9 +18,8 @@ use crate::domain::units::{counted, duration_us};
 const FAR_US: u64 = 60_000_000;
 /// So many ranks are named.
 const NAMED: usize = 4;
-/// They are looked for in recordings of at most so many events: each step is kept until all pings of its host are known, and what is
-/// kept of the figures of a longer recording is read at once, while all of its steps are not.
-const MOST_EVENTS: u64 = 4_000_000;
+/// They are looked for in recordings of at most so many events: each step is kept until all pings of its host are known, 24 MB of them.
+const MOST_EVENTS: u64 = 1_000_000;
 
 /// The steps of a rank, and of those that train in it, that lie far outside of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -126,9 +125,10 @@ pub fn of(reader: &Reader) -> Option<Vec<FarSteps>> {
 pub fn words(far: Option<&[FarSteps]>, is_imported: bool) -> Option<String> {
     let Some(far) = far else {
         let most = MOST_EVENTS / 1_000_000;
-        return Some(format!(
+        let text = format!(
             "steps far outside of the run are not looked for: the recording has more than {most} million events"
-        ));
+        );
+        return Some(text);
     };
     let of_rank = |of: &FarSteps| {
         let before =
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(judged([MOST_EVENTS, 0]), None);
         assert_eq!(
             words(None, false).unwrap(),
-            "steps far outside of the run are not looked for: the recording has more than 4 million events"
+            "steps far outside of the run are not looked for: the recording has more than 1 million events"
         );
     }
 
