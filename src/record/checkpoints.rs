@@ -12,11 +12,11 @@ const APART_PLAYING: u64 = 20_000;
 const MOST_APART: u64 = 60_000;
 /// The most that are kept, and how many are kept whatever they take.
 const MOST: usize = 64;
-const LEAST: usize = 4;
+const LEAST: usize = 2;
 /// This part of the way is far.
 const FAR: u64 = 8;
-/// What all of them take at most, in steps of 136 bytes each.
-const MOST_STEPS: u64 = 1 << 18;
+/// What all of them take at most, in steps: about 146 bytes each, with what a block of them leaves free.
+const MOST_STEPS: u64 = 3 << 16;
 
 /// Where in a recording a chunk begins.
 #[derive(Debug, Clone, Copy)]
@@ -84,16 +84,32 @@ impl Checkpoints {
             return;
         }
         let new = Size { before: place.before, weight: weight(world) };
-        let mut sizes: Vec<Size> = self.kept.iter().map(|one| one.size).collect();
+        let mut sizes = self.sizes();
         sizes.insert(at, new);
         while is_too_much(&sizes) {
             sizes.remove(least_needed(&sizes, place));
         }
-        // what would be left out at once is not copied
+        // what would be left out at once is not copied, and what is left out goes before the copy takes its memory
         if sizes.contains(&new) {
-            self.kept.insert(at, Checkpoint { chunk: place.chunk, size: new, last, world: world.clone() });
             self.kept.retain(|one| sizes.contains(&one.size));
+            let at = self.kept.partition_point(|one| one.chunk < place.chunk);
+            self.kept.insert(at, Checkpoint { chunk: place.chunk, size: new, last, world: world.clone() });
         }
+    }
+
+    /// Leaves out so many that there is room for one more world like this, which comes from elsewhere and shares nothing with them; `place`
+    /// is where it comes to.
+    pub(super) fn make_room(&mut self, place: Place, world: &World) {
+        let room = MOST_STEPS.saturating_sub(whole(weight(world)));
+        let mut sizes = self.sizes();
+        while !sizes.is_empty() && taken(&sizes) > room {
+            sizes.remove(least_needed(&sizes, place));
+        }
+        self.kept.retain(|one| sizes.contains(&one.size));
+    }
+
+    fn sizes(&self) -> Vec<Size> {
+        self.kept.iter().map(|one| one.size).collect()
     }
 }
 
@@ -109,17 +125,45 @@ fn before(sizes: &[Size], at: usize) -> u64 {
     at.checked_sub(1).map_or(0, |at| sizes[at].before)
 }
 
-/// Whether they take too much. Two that lie near each other hold the same steps and samples; all else, about a quarter of what those
-/// take, each has for itself: where the time of each rank went, and the steps of its last block.
-fn is_too_much(sizes: &[Size]) -> bool {
-    let own = |(at, one): (usize, &Size)| one.weight.min(one.before - before(sizes, at)) + one.weight / 4;
-    let taken: u64 = sizes.iter().enumerate().map(own).sum();
-    sizes.len() > MOST || sizes.len() > LEAST && taken > MOST_STEPS
+/// What a world takes by itself: its steps and samples, and about a quarter of what those take for all else, such as where the time of
+/// each rank went and the steps of its last block.
+fn whole(weight: u64) -> u64 {
+    weight + weight / 4
 }
 
-/// The one without which ways get the least longer, for how far they are from the end of this way: so near it each is about as many
-/// times as far as the one after it. Far away they lie as far from each other, except where a state beside the recording is nearer
-/// than the one before.
+/// The steps and samples of one that do not lie in the one before too, which is so many envelopes before it.
+fn unshared(one: Size, way: u64) -> u64 {
+    one.weight.min(way)
+}
+
+/// What one takes for itself: two that lie near each other hold the same steps and samples, and all else each for itself.
+fn own(sizes: &[Size], at: usize) -> u64 {
+    let one = sizes[at];
+    unshared(one, one.before - before(sizes, at)) + one.weight / 4
+}
+
+/// What all of them take.
+fn taken(sizes: &[Size]) -> u64 {
+    (0..sizes.len()).map(|at| own(sizes, at)).sum()
+}
+
+/// What is taken less without one: what it shares with the next one is that one's own then.
+fn spared(sizes: &[Size], at: usize) -> u64 {
+    let more = sizes.get(at + 1).map_or(0, |next| {
+        let (from, to) = (next.before - before(sizes, at), next.before - sizes[at].before);
+        unshared(*next, from) - unshared(*next, to)
+    });
+    own(sizes, at).saturating_sub(more)
+}
+
+/// Whether they take too much.
+fn is_too_much(sizes: &[Size]) -> bool {
+    sizes.len() > MOST || sizes.len() > LEAST && taken(sizes) > MOST_STEPS
+}
+
+/// The one without which ways get the least longer for what it takes, and for how far they are from the end of this way: so near it
+/// each is about as many times as far as the one after it. Far away they lie as far from each other, except where a state beside the
+/// recording is nearer than the one before.
 fn least_needed(sizes: &[Size], place: Place) -> usize {
     let here = place.before.saturating_add(place.left);
     let harm = |at: usize| {
@@ -127,7 +171,7 @@ fn least_needed(sizes: &[Size], place: Place) -> usize {
         let is_near_state = place.state.is_some_and(|state| state > before(sizes, at));
         let most = if is_near_state { u64::MAX } else { here / FAR };
         let far = sizes[at].before.abs_diff(here).min(most).max(LEAST_APART);
-        (to - before(sizes, at)) as f64 / far as f64
+        (to - before(sizes, at)) as f64 / far as f64 / spared(sizes, at).max(1) as f64
     };
     (0..sizes.len()).min_by(|one, other| harm(*one).total_cmp(&harm(*other))).unwrap_or(0)
 }
@@ -199,14 +243,56 @@ mod tests {
     }
 
     #[test]
-    fn the_samples_of_hosts_weigh_as_steps_do() {
+    fn of_those_that_are_missed_as_little_the_one_goes_that_takes_more() {
+        let of = |weight: u64| -> Vec<Size> {
+            let all = [500_000, 600_000, 700_000, 985_000, 990_000];
+            all.into_iter().map(|before| Size { before, weight }).collect()
+        };
+        let place = Place { chunk: 0, before: 1_000_000, left: 0, plays: false, state: None };
+        assert_eq!(least_needed(&of(0), place), 4);
+        let many = of(75_000);
+        // the last one shares its steps with the one before, and each of those far away has all for itself
+        assert_eq!((spared(&many, 1), spared(&many, 4)), (93_750, 23_750));
+        assert_eq!(least_needed(&many, place), 1);
+        // without the one before, the last one has all for itself
+        assert_eq!(spared(&many, 3), 23_750);
+    }
+
+    /// A world of so many hosts, each with as many samples as are kept.
+    fn sampled(hosts: usize) -> World {
         let (at, net) = (Stamp(0), PastNet::from(0_u32));
         let sample = PastSample { at, cpu: None, memory: None, net, gpus: PastGpus::default() };
         let mut world = World::default();
-        for host in 0..2_000 {
+        for host in 0..hosts {
             let state = world.hosts.entry(HostId::from(format!("gpu-{host}"))).or_default();
             state.past = std::iter::repeat_n(sample.clone(), 300).collect();
         }
+        world
+    }
+
+    #[test]
+    fn where_a_world_comes_from_elsewhere_there_is_room_for_it() {
+        // 60,000 as steps, and a quarter more
+        let world = sampled(400);
+        let mut checkpoints = Checkpoints::default();
+        for chunk in 1..=2 {
+            let before = chunk as u64 * 1_000_000;
+            let place = Place { chunk, before, left: 0, plays: false, state: None };
+            checkpoints.keep(place, Some(Stamp(chunk as i64)), &world);
+        }
+        assert_eq!(taken(&checkpoints.sizes()), 150_000);
+        let place = Place { chunk: 3, before: 3_000_000, left: 10_000, plays: false, state: Some(3_000_000) };
+        checkpoints.make_room(place, &sampled(100));
+        assert_eq!(checkpoints.kept.len(), 2, "a small one has room");
+        checkpoints.make_room(place, &world);
+        assert_eq!(checkpoints.kept.len(), 1);
+        checkpoints.make_room(place, &sampled(2_000));
+        assert!(checkpoints.kept.is_empty(), "one that is larger than all room comes alone");
+    }
+
+    #[test]
+    fn the_samples_of_hosts_weigh_as_steps_do() {
+        let world = sampled(2_000);
         assert_eq!(weight(&world), 300_000);
         let mut checkpoints = Checkpoints::default();
         for chunk in 0..1_000 {

@@ -134,6 +134,13 @@ impl Fold {
         self.world.alerts.rules = rules;
     }
 
+    /// Leaves what it has come to for a state that is to be read, and the checkpoints that take the room of that: all of it at once is the
+    /// most that a replay takes. `place` is that of the state.
+    pub(super) fn leave(&mut self, place: Place) {
+        self.checkpoints.make_room(place, &self.world);
+        self.jump_to(0, None, World::default());
+    }
+
     /// Recording time of the last envelope folded.
     pub(super) fn last(&self) -> Option<Stamp> {
         self.last
@@ -206,6 +213,24 @@ mod tests {
         assert!(fold.jump_towards(Until::Moment(Stamp(0))));
         assert_eq!(fold.chunk(), 1);
         assert!(!fold.jump_towards(Until::Moment(Stamp(10_000_000))), "nothing behind it is folded");
+    }
+
+    #[test]
+    fn a_world_that_is_left_for_a_state_is_come_to_again_without_it() {
+        let rules = Arc::<AlertRules>::default();
+        let mut fold = Fold::new(Arc::clone(&rules));
+        for number in 0..30 {
+            fold.keep_checkpoint(place(&fold, number as u64 * 5_000));
+            fold.take(&chunk(number), ALL);
+        }
+        let (seq, last) = (fold.world().last_seq, fold.last());
+        fold.leave(place(&fold, 150_000));
+        assert_eq!((fold.chunk(), fold.index(), fold.last(), fold.world().last_seq), (0, 0, None, None));
+        assert!(Arc::ptr_eq(&fold.world().alerts.rules, &rules));
+        assert!(fold.jump_towards(Until::Moment(Stamp(29 * 20_000_000))), "what is known on the way stays");
+        assert_eq!(fold.chunk(), 29);
+        fold.take(&chunk(29), ALL);
+        assert_eq!((fold.world().last_seq, fold.last()), (seq, last));
     }
 
     /// One second of a run of two ranks: a step and a line of each, the host's values, a ping.

@@ -459,12 +459,19 @@ impl Player {
         if way(place.chunk) < way(self.fold.chunk()).saturating_add(WORTH_A_STATE) {
             return false;
         }
-        // the chunk that is loaded lies elsewhere, and to read a state takes memory
+        // to read a state takes memory: what is known of elsewhere goes before
         self.loaded = None;
+        self.timeline.leave(self.playhead);
+        let (before, last) = (way(place.chunk), self.reader.chunk_at(self.playhead));
+        let (left, plays) = (way(last).saturating_sub(before), self.motion.playing);
+        self.fold.leave(Place { chunk: place.chunk, before, left, plays, state: Some(before) });
         // what follows it is taken apart meanwhile
-        self.decoder.ask(&self.reader, place.chunk, self.reader.chunk_at(self.playhead));
-        let Some(world) = saved.load(place) else { return false };
-        self.fold.jump_to(place.chunk, place.last, world);
+        self.decoder.ask(&self.reader, place.chunk, last);
+        if let Some(world) = saved.load(place) {
+            self.fold.jump_to(place.chunk, place.last, world);
+        } else {
+            self.fold.jump_towards(until);
+        }
         true
     }
 

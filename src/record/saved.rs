@@ -282,7 +282,7 @@ pub(super) fn pack(what: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 pub(super) fn unpack<T: DeserializeOwned>(data: &[u8]) -> io::Result<T> {
-    let mut unpacked = Vec::new();
-    zstd::Decoder::new(data)?.take(LONGEST).read_to_end(&mut unpacked)?;
-    rmp_serde::from_slice(&unpacked).map_err(io::Error::other)
+    // a state unpacked at once takes as much again as the world that is made of it
+    let unpacked = zstd::Decoder::new(data)?.take(LONGEST);
+    rmp_serde::from_read(io::BufReader::with_capacity(1 << 16, unpacked)).map_err(io::Error::other)
 }

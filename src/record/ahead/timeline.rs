@@ -71,7 +71,7 @@ impl Timeline {
         let more = if state.playing { played.max(self.window / PART) } else { 0 };
         let target = to.plus_micros(more).min(state.end);
         let chunk = match &self.fold {
-            Some((ahead, reached)) if self.goes_on(*reached, state) => ahead.chunk(),
+            Some((ahead, reached)) if self.goes_on(*reached, state.playhead) => ahead.chunk(),
             _ => fold.chunk(),
         };
         let after_target = reader.chunk_at(target) + 1;
@@ -81,8 +81,15 @@ impl Timeline {
 
     /// Whether a fold that has come to a moment is of use for this playhead: neither behind it nor so far ahead that it has
     /// forgotten the steps after it.
-    fn goes_on(&self, reached: Stamp, state: &PlaybackState) -> bool {
-        reached >= state.playhead && reached <= state.playhead.plus_micros(self.window)
+    fn goes_on(&self, reached: Stamp, playhead: Stamp) -> bool {
+        reached >= playhead && reached <= playhead.plus_micros(self.window)
+    }
+
+    /// Drops what it has come to where that is of no use for this playhead: it takes as much as a world.
+    pub(in crate::record) fn leave(&mut self, playhead: Stamp) {
+        if self.fold.as_ref().is_some_and(|(_, reached)| !self.goes_on(*reached, playhead)) {
+            (self.fold, self.loaded) = (None, None);
+        }
     }
 
     /// Whether all steps and samples between the playhead and the end of the window were told.
@@ -109,7 +116,7 @@ impl Timeline {
         let target = self.target(reader, fold, state)?;
         let run = &reader.spec()?.id;
         let (mut ahead, reached) = match self.fold.take() {
-            Some((ahead, reached)) if self.goes_on(reached, state) => (ahead, reached),
+            Some((ahead, reached)) if self.goes_on(reached, state.playhead) => (ahead, reached),
             _ => (fold.branch(), state.playhead),
         };
         let chunk = ahead.chunk();
@@ -138,5 +145,25 @@ impl Timeline {
         };
         self.loaded = Some((chunk, Arc::clone(&envelopes)));
         envelopes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_ahead_goes_where_the_playhead_has_no_use_of_it() {
+        let read_to = |reached| Timeline {
+            window: 50,
+            fold: Some((Fold::default(), Stamp(reached))),
+            loaded: Some((0, Arc::default())),
+            ..Timeline::default()
+        };
+        for (playhead, stays) in [(49, false), (50, true), (100, true), (101, false)] {
+            let mut timeline = read_to(100);
+            timeline.leave(Stamp(playhead));
+            assert_eq!((timeline.fold.is_some(), timeline.loaded.is_some()), (stays, stays), "{playhead}");
+        }
     }
 }
