@@ -109,7 +109,7 @@ impl Bed {
 
     fn config(&self) -> AgentConfig {
         AgentConfig {
-            exe: crate::common::built::hvtui().into(),
+            exe: crate::common::program::hvtui().into(),
             state_dir: self.home.path().join("state"),
             build: "5eed".to_owned(),
         }
@@ -899,7 +899,7 @@ async fn a_run_that_comes_over_a_new_link_waits_for_its_old_agent() {
 fn death_between_prepare_and_commit_frees_the_gpu() {
     let bed = Bed::new();
     let (spec, other) = (leased(&bed, "true", false), leased(&bed, "true", true));
-    let mut agent = std::process::Command::new(crate::common::built::hvtui())
+    let mut agent = std::process::Command::new(crate::common::program::hvtui())
         .args(["agent", "--stdio"])
         .env("HOME", bed.home.path())
         .env("XDG_STATE_HOME", bed.home.path())

@@ -9,7 +9,7 @@ use crate::common::in_time::OutputInTime;
 use crate::json_forms::assert_value_fits;
 
 fn command(arguments: &[&str]) -> Command {
-    let program = crate::common::built::hvtui();
+    let program = crate::common::program::hvtui();
     let mut command = Command::new(program);
     for name in
         ["RANK", "WORLD_SIZE", "LOCAL_RANK", "HVTUI_REPORT", "HVTUI_TIMEOUT_S", "CUDA_VISIBLE_DEVICES"]
@@ -23,7 +23,7 @@ fn command(arguments: &[&str]) -> Command {
 #[test]
 fn links_carry_bytes_and_say_how_many() {
     let link = |arguments: &[&str]| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command
             .env_remove("RANK")
             .env_remove("WORLD_SIZE")

@@ -37,7 +37,7 @@ impl Person {
     }
 
     fn hvtui(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(args).current_dir(self.home.path());
         command.env_clear().env("HOME", self.home.path()).env("PATH", "/usr/bin:/bin");
         command.env("LANG", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

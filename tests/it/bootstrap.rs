@@ -336,7 +336,7 @@ fn an_installed_agent_is_started_where_it_is_and_nothing_is_put_there() {
     let home = cluster.dir().join("n1/home/site tools");
     std::fs::create_dir(&home).expect("a folder");
     // Another build than the client's: its hash is told and not compared.
-    let mut binary = std::fs::read(crate::common::built::hvtui()).expect("the binary");
+    let mut binary = std::fs::read(crate::common::program::hvtui()).expect("the binary");
     binary.push(0);
     std::fs::write(home.join("hvtui"), binary).expect("the agent");
     cluster.on("n1", "chmod 755 ~/'site tools/hvtui'");

@@ -72,7 +72,7 @@ fn a_cut_recording_is_named_and_closed_and_one_that_is_written_is_left_alone() {
 
     // a disk that is full: the file stays as it is
     let limited =
-        format!("ulimit -f 1; trap '' XFSZ; exec {} runs check --repair", crate::common::built::hvtui());
+        format!("ulimit -f 1; trap '' XFSZ; exec {} runs check --repair", crate::common::program::hvtui());
     let before = std::fs::read(&path).unwrap();
     let full = std::process::Command::new("sh")
         .args(["-c", &limited])

@@ -13,7 +13,7 @@ struct Ran {
 
 /// Runs `hvtui` in a directory of its own, as a user with an empty home there.
 fn hvtui_in(dir: &Path, args: &[&str]) -> Ran {
-    let output: Output = Command::new(crate::common::built::hvtui())
+    let output: Output = Command::new(crate::common::program::hvtui())
         .args(args)
         .current_dir(dir)
         .env_clear()
@@ -57,7 +57,7 @@ fn marks_are_ascii_where_the_locale_has_no_utf_8_and_json_never_changes() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("h…é.toml"), "[[host]]\nname = \"a\"\naddress = \"local\"\n").unwrap();
     let hosts = |locale: &str, args: &[&str]| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(["--hosts", "h…é.toml", "hosts"]).args(args).current_dir(dir.path()).env_clear();
         command.env("HOME", dir.path()).env("LC_ALL", locale).stdin(Stdio::null());
         String::from_utf8(command.output_in_time().unwrap().stdout).unwrap()
@@ -161,7 +161,7 @@ fn offered(home: &Path, shell: &str, line: &str) -> Option<String> {
         ),
         _ => format!("hvtui completions fish | source; complete -C '{line}'"),
     };
-    let path = Path::new(crate::common::built::hvtui()).parent().unwrap();
+    let path = Path::new(crate::common::program::hvtui()).parent().unwrap();
     let mut command = Command::new(shell);
     command.args(["-c", &script]).current_dir(home).env_clear().env("HOME", home).stdin(Stdio::null());
     command.env("PATH", format!("{}:/usr/bin:/bin", path.display()));
@@ -271,7 +271,7 @@ fn the_log_goes_into_a_file_and_never_to_the_terminal() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let logged = |filter: &str| {
-        Command::new(crate::common::built::hvtui())
+        Command::new(crate::common::program::hvtui())
             .arg("hosts")
             .current_dir(dir.path())
             .env_clear()
@@ -292,7 +292,7 @@ fn the_log_goes_into_a_file_and_never_to_the_terminal() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let mut child = Command::new(crate::common::built::hvtui())
+    let mut child = Command::new(crate::common::program::hvtui())
         .args(["completions", "bash"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

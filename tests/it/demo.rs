@@ -10,7 +10,7 @@ use crate::common::terminal::Terminal;
 #[test]
 fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
     let home = tempfile::tempdir().expect("a home folder");
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.arg("demo").env("HOME", home.path()).env("TMPDIR", home.path()).current_dir("/");
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         command.env_remove(name);
@@ -60,7 +60,7 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
 #[test]
 fn a_hang_and_an_idle_gpu_are_told_within_a_minute() {
     let home = tempfile::tempdir().expect("a home folder");
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.arg("demo").env("HOME", home.path()).env("TMPDIR", home.path()).current_dir("/");
     let Some(terminal) = Terminal::start(&command, 120, 40) else { return };
     terminal.wait("the cluster with its runs", |screen| screen.contains("rank 0 step"));
@@ -103,7 +103,7 @@ fn the_keys_of_the_recorded_tour_still_do_what_it_shows() {
     }
     let tour = Command::new("python3")
         .arg(root.join("tests/screenshot"))
-        .args(["--quick", "--hvtui", crate::common::built::hvtui(), "--cast"])
+        .args(["--quick", "--hvtui", crate::common::program::hvtui(), "--cast"])
         .arg(&cast)
         .output_in_time()
         .expect("python3");

@@ -36,7 +36,7 @@ fn run(name: &str, transport: &str, words: &str) {
     let hosts = home.path().join("hosts.toml");
     std::fs::write(&hosts, "[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 3\n").unwrap();
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", crate::common::built::hvtui(), "--hosts"]).arg(&hosts);
+    command.args(["-k", "5", "120", crate::common::program::hvtui(), "--hosts"]).arg(&hosts);
     command
         .args(["run", "-np", "3", "--env", &format!("HVTUI_TRANSPORT={transport}"), "--"])
         .arg(built::example(name));

@@ -35,7 +35,7 @@ impl Person {
 
     fn hvtui(&self, args: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "120", crate::common::built::hvtui(), "--hosts"]);
+        command.args(["-k", "5", "120", crate::common::program::hvtui(), "--hosts"]);
         command.arg(self.home.path().join("hosts.toml")).args(args);
         command.env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR");
         command.env("HOME", self.home.path()).envs(self.gpus.env());

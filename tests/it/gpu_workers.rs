@@ -20,7 +20,7 @@ fn secret() -> String {
 }
 
 fn hvtui() -> &'static Path {
-    Path::new(crate::common::built::hvtui())
+    Path::new(crate::common::program::hvtui())
 }
 
 /// What a rank left.

@@ -139,7 +139,7 @@ fn a_file_of_another_program_is_looked_at_without_being_kept() {
     assert_eq!(listed.as_array().map(Vec::len), Some(0), "{listed}");
     let temporary = person.home().join("tmp");
     std::fs::create_dir(&temporary).unwrap();
-    let mut shows = Command::new(crate::common::built::hvtui());
+    let mut shows = Command::new(crate::common::program::hvtui());
     shows.args(["replay", &file]).env("HOME", person.home()).env("TMPDIR", &temporary);
     let Some(ui) = Terminal::start(&shows, 100, 30) else { return };
     ui.wait("the replay", |screen| screen.contains(" Replay ") && screen.contains("step 3"));

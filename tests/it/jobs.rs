@@ -37,7 +37,7 @@ fn is_taken(terminal: &Terminal) -> bool {
 #[test]
 fn a_screen_that_others_wrote_on_is_drawn_whole_and_keys_go_on() {
     let home = tempfile::tempdir().expect("a home folder");
-    let mut command = alone(crate::common::built::hvtui(), &home);
+    let mut command = alone(crate::common::program::hvtui(), &home);
     command.arg("demo");
     let Some(terminal) = Terminal::start(&command, 100, 30) else { return };
     terminal.wait("the cluster", has_cluster);
@@ -60,7 +60,7 @@ fn a_screen_that_others_wrote_on_is_drawn_whole_and_keys_go_on() {
 #[test]
 fn the_mouse_is_left_to_the_terminal_where_that_is_wanted_also_at_the_next_start() {
     let home = tempfile::tempdir().expect("a home folder");
-    let command = alone(crate::common::built::hvtui(), &home);
+    let command = alone(crate::common::program::hvtui(), &home);
     for (has_mouse, typed) in [(true, ":mouse off"), (false, ":mouse on"), (true, "")] {
         let Some(terminal) = Terminal::start(&command, 100, 30) else { return };
         terminal.wait("the cluster", |screen| screen.contains("1 Cluster") && screen.contains("q quit"));
@@ -84,7 +84,7 @@ fn a_shell_stops_the_ui_and_continues_it() {
     let Some(terminal) = Terminal::start(&shell, 100, 30) else { return };
     terminal.wait("a prompt", has_prompt);
     // a job may be more than one process: the shell that waits stops with it
-    terminal.type_in(&format!("sh -c '{} demo; true'", crate::common::built::hvtui()));
+    terminal.type_in(&format!("sh -c '{} demo; true'", crate::common::program::hvtui()));
     terminal.press(&["Enter"]);
     terminal.wait("the cluster", has_cluster);
     for word in ["first", "second"] {
@@ -107,7 +107,7 @@ fn a_shell_stops_the_ui_and_continues_it() {
     terminal.wait("the shell", has_prompt);
 
     // a signal alone does the same
-    terminal.type_in(&format!("{} demo", crate::common::built::hvtui()));
+    terminal.type_in(&format!("{} demo", crate::common::program::hvtui()));
     terminal.press(&["Enter"]);
     terminal.wait("the cluster", has_cluster);
     terminal.signal_below("TSTP");
@@ -128,7 +128,7 @@ fn where_no_shell_would_continue_it_the_ui_goes_on() {
     let home = tempfile::tempdir().expect("a home folder");
     // a session of its own: its job belongs to no shell
     let mut command = alone("setsid", &home);
-    command.args(["-c", "-w", crate::common::built::hvtui(), "demo"]);
+    command.args(["-c", "-w", crate::common::program::hvtui(), "demo"]);
     let Some(terminal) = Terminal::start(&command, 100, 30) else { return };
     terminal.wait("the cluster", has_cluster);
     terminal.press(&["C-z"]);

@@ -25,7 +25,7 @@ fn home() -> TempDir {
 
 fn hvtui(home: &Path, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", crate::common::built::hvtui()]).args(args).current_dir(home);
+    command.args(["-k", "5", "120", crate::common::program::hvtui()]).args(args).current_dir(home);
     command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").output_in_time().unwrap()
 }
 
@@ -124,7 +124,7 @@ fn alerts_stand_among_the_ticks_and_are_given_to_the_command() {
     let alerts = "[alerts]\nhost_down = \"1s\"\ncommand = [\"./alert.sh\", \"{place}\", \"{state}\"]\n";
     std::fs::write(home.join("hosts.toml"), format!("{alerts}{hosts}")).unwrap();
     let mut child = Command::new("timeout")
-        .args(["-k", "5", "120", crate::common::built::hvtui(), "watch", "--json", "-n", "0.2"])
+        .args(["-k", "5", "120", crate::common::program::hvtui(), "watch", "--json", "-n", "0.2"])
         .current_dir(home)
         .env_clear()
         .env("HOME", home)
@@ -266,7 +266,7 @@ fn fetched(url: &str) -> Result<String, String> {
 fn numbers_for_prometheus_are_served_on_a_loopback_port() {
     let home = home();
     let home = home.path();
-    let mut watch = Command::new(crate::common::built::hvtui())
+    let mut watch = Command::new(crate::common::program::hvtui())
         .args(["watch", "-n", "600", "--prometheus", "127.0.0.1:0"])
         .current_dir(home)
         .env_clear()
@@ -358,7 +358,7 @@ fn an_xid_error_is_in_the_next_tick_with_words_and_the_topology_stands_with_the_
     let fake = FakeNvml::idle(2);
     let home = home();
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", crate::common::built::hvtui(), "watch", "--json", "-n", "0.2"]);
+    command.args(["-k", "5", "120", crate::common::program::hvtui(), "watch", "--json", "-n", "0.2"]);
     command.current_dir(home.path()).env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
     let mut watch = command.envs(fake.env()).stdout(Stdio::piped()).spawn().unwrap();
     let ticks = BufReader::new(watch.stdout.take().unwrap()).lines();

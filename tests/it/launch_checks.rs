@@ -273,7 +273,7 @@ fn a_gpu_that_is_taken_meanwhile_is_told() {
 
 /// `hvtui` on this machine alone with a home folder of its own.
 pub(crate) fn hvtui(home: &std::path::Path) -> Command {
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.env("HOME", home).env("XDG_STATE_HOME", home.join("state")).current_dir(home);
     for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         command.env_remove(name);

@@ -342,7 +342,7 @@ fn another_user(cluster: &Cluster, host: &str) -> &'static str {
     let set_up = format!(
         "test -e /run/other/hvtui || {{ mkdir -p /run/other && cp \"$HVTUI_NVML_LIB\" /run/other/lib.so && cp \"$FAKE_NVML_SCRIPT\" /run/other/gpus.json \
          && cp {} /run/other/hvtui && chown -R 65534:65534 /run/other && chmod -R a+rX /run/other; }}; test -e /run/other/hvtui && echo ready",
-        crate::common::built::hvtui()
+        crate::common::program::hvtui()
     );
     assert_eq!(cluster.on(host, &set_up).trim(), "ready");
     "cd /run/other && setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/run/other \

@@ -40,12 +40,12 @@ impl Person {
     }
 
     pub(crate) fn hvtui(&self, args: &[&str]) -> Command {
-        self.command(&[crate::common::built::hvtui()], args)
+        self.command(&[crate::common::program::hvtui()], args)
     }
 
     /// hvtui, started without a standard output.
     fn without_output(&self, args: &[&str]) -> Output {
-        let closed = ["sh", "-c", r#"exec "$0" "$@" >&-"#, crate::common::built::hvtui()];
+        let closed = ["sh", "-c", r#"exec "$0" "$@" >&-"#, crate::common::program::hvtui()];
         self.command(&closed, args).output_in_time().unwrap()
     }
 
@@ -247,7 +247,7 @@ fn a_terminal_that_is_gone_without_a_signal_ends_the_ui_and_a_run() {
         (&run[..], "said", "hvtui: can't write to standard output: Input/output error"),
     ] {
         let mut command = Command::new("python3");
-        command.args(["-c", CLOSED_TERMINAL, shown, crate::common::built::hvtui()]).args(args);
+        command.args(["-c", CLOSED_TERMINAL, shown, crate::common::program::hvtui()]).args(args);
         command.current_dir(person.home()).env_clear().env("HOME", person.home());
         command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm").env("LANG", "C.UTF-8");
         let out = command.output_in_time().unwrap();
@@ -289,7 +289,7 @@ os._exit(hvtui.wait())
 fn a_terminal_of_the_keys_that_is_gone_ends_the_ui() {
     let person = Person::new(1);
     let mut command = Command::new("python3");
-    command.args(["-c", CLOSED_KEYS, crate::common::built::hvtui()]);
+    command.args(["-c", CLOSED_KEYS, crate::common::program::hvtui()]);
     command.current_dir(person.home()).env_clear().env("HOME", person.home());
     command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm").env("LANG", "C.UTF-8");
     let out = command.output_in_time().unwrap();
@@ -424,7 +424,7 @@ fn who_follows_a_run_says_when_the_client_that_recorded_it_is_gone() {
         client
     };
     // this one is killed, not a program around it
-    let mut first = Command::new(crate::common::built::hvtui());
+    let mut first = Command::new(crate::common::program::hvtui());
     first.args(["attach", &run]).current_dir(person.home()).env_clear().env("LANG", "C.UTF-8");
     first.env("HOME", person.home()).env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).stderr(Stdio::null());
     let mut first = follows(&mut first);
@@ -958,7 +958,7 @@ fn more_ranks_than_slots_are_told_what_gives_more() {
 fn a_run_within_a_rank_inherits_nothing_that_is_that_rank_s_own() {
     let person = Person::new(4);
     let inner = |options: &str, name: &str| {
-        let exe = crate::common::built::hvtui();
+        let exe = crate::common::program::hvtui();
         format!(
             "subprocess.run('{exe} run {options} -np 1 -- sh -c \"env >{name}\"', shell=True, check=True)\n"
         )
@@ -1010,7 +1010,7 @@ fn a_run_that_is_stopped_exits_130_whoever_stops_it() {
         let status = if way == "x" {
             // the UI owns it: its end is in the recording
             assert!(person.run(&["run", "--detach", "-np", "1", "--", "sh", "-c", &script]).status.success());
-            let mut ui = Command::new(crate::common::built::hvtui());
+            let mut ui = Command::new(crate::common::program::hvtui());
             ui.current_dir(person.home()).env("HOME", person.home());
             let Some(ui) = Terminal::start(&ui, 120, 40) else { continue };
             ui.wait("the hosts", |screen| screen.contains("here"));
@@ -1058,7 +1058,7 @@ fn a_launch_of_the_form_records_the_commit_of_its_code() {
         git.arg("-C").arg(person.home()).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args);
         assert!(git.output_in_time().unwrap().status.success(), "{args:?}");
     }
-    let mut ui = Command::new(crate::common::built::hvtui());
+    let mut ui = Command::new(crate::common::program::hvtui());
     ui.current_dir(person.home()).env("HOME", person.home());
     let Some(ui) = Terminal::start(&ui, 80, 24) else { return };
     ui.wait("the hosts", |screen| screen.contains("here") && screen.contains("4 Doctor"));
@@ -1083,7 +1083,7 @@ fn a_run_ends_also_where_there_is_no_pidfd() {
         let script = format!("touch {}.$RANK; exec sleep 600", ready.display());
         let sandbox = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sandbox/without_calls.py");
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "60", "python3", sandbox, errno, calls, crate::common::built::hvtui()]);
+        command.args(["-k", "5", "60", "python3", sandbox, errno, calls, crate::common::program::hvtui()]);
         command.args(["run", "-np", "2", "--kind", "torch", "--", "sh", "-c", &script]);
         command.current_dir(person.home()).env("HOME", person.home()).stdin(Stdio::null());
         let hvtui = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -109,7 +109,7 @@ fn a_text_without_a_line_end_is_shown_while_its_program_waits() {
     let person = Person::new(1);
     std::fs::write(person.home().join("asks.py"), ASKS).unwrap();
     let of_person = |args: &[&str]| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(args).current_dir(person.home()).env("HOME", person.home());
         command
     };
@@ -151,7 +151,7 @@ fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
     std::fs::write(person.home().join("nested.py"), NESTED).unwrap();
     let bytes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/progress/tqdm-nested.err");
     let of_person = |args: &[&str]| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(args).current_dir(person.home()).env("HOME", person.home());
         command
     };
@@ -272,7 +272,7 @@ const STEPS: &str = "import json, os, time\n\
 fn progress_is_one_line_below_the_log_and_the_last_one_stays() {
     let person = Person::new(1);
     std::fs::write(person.home().join("steps.py"), STEPS).unwrap();
-    let mut run = Command::new(crate::common::built::hvtui());
+    let mut run = Command::new(crate::common::program::hvtui());
     run.args(["run", "-np", "1", "--", "python3", "steps.py"]);
     run.current_dir(person.home()).env("HOME", person.home());
     let Some(terminal) = Terminal::start(&run, 60, 30) else { return };
@@ -371,7 +371,7 @@ fn a_bar_that_is_wiped_leaves_no_label_behind() {
     std::fs::write(person.home().join("wiped.py"), WIPED).unwrap();
     let out = person.run(&["run", "--detach", "-np", "1", "--", "python3", "wiped.py"]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let mut logs = Command::new(crate::common::built::hvtui());
+    let mut logs = Command::new(crate::common::program::hvtui());
     logs.args(["logs", "-f", "last"]).current_dir(person.home()).env("HOME", person.home());
     let Some(terminal) = Terminal::start(&logs, 80, 20) else { return };
     terminal.wait("the bar", |screen| screen.contains("[0] a line") && screen.contains("[0] bar 1/2"));
@@ -402,7 +402,7 @@ fn a_bar_stays_below_the_lines_that_are_printed_beside_it() {
     let out = person.run(&[&["run", "--detach"], &job[..]].concat());
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let hvtui = |args: &[&str]| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(args).current_dir(person.home()).env("HOME", person.home());
         Terminal::start(&command, 80, 20)
     };
@@ -429,7 +429,7 @@ fn a_prompt_that_ends_as_a_secret_value_begins_is_shown() {
     let person = Person::new(1);
     let script =
         "printf 'a line\nContinue? h'; while [ ! -e end ] && [ -e ~ ]; do sleep 0.01; done; echo unter2";
-    let mut run = Command::new(crate::common::built::hvtui());
+    let mut run = Command::new(crate::common::program::hvtui());
     run.args(["run", "-np", "1", "--secret-env", "TOKEN", "--", "sh", "-c", script]);
     run.current_dir(person.home()).env("HOME", person.home()).env("TOKEN", "hunter2hunter2");
     let Some(terminal) = Terminal::start(&run, 80, 20) else { return };
@@ -489,7 +489,7 @@ fn the_log_of_a_replay_goes_back_to_its_first_line() {
     let person = Person::new(1);
     let ended = person.run(&["run", "-np", "1", "--", "seq", "-f", "line %.0f.", "25000"]);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(["replay", "last"]).current_dir(person.home()).env("HOME", person.home());
     let Some(replay) = Terminal::start(&command, 120, 40) else { return };
     let at_the_end = replay.wait("the last line", |screen| screen.contains("line 25000."));

@@ -395,7 +395,7 @@ fn a_mark_of_a_replay_stands_there_when_it_is_opened_again() {
 }
 
 pub(crate) fn hvtui(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(args).current_dir(folder).env_clear().env("HOME", folder).env("TZ", "UTC");
     command.env("LANG", "C.UTF-8").stdin(Stdio::null()).output_in_time().unwrap()
 }
@@ -481,8 +481,10 @@ fn what_can_not_be_written_is_named_and_nothing_is_lost() {
     good(here, &["runs", "mark", "a.mcap", "first"]);
     let before = std::fs::read_to_string(here.join("a.marks.json")).unwrap();
     // a disk that takes nothing more: no file may grow
-    let script =
-        format!("trap '' XFSZ; ulimit -f 0; exec {} runs mark a.mcap second", crate::common::built::hvtui());
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 0; exec {} runs mark a.mcap second",
+        crate::common::program::hvtui()
+    );
     let full = Command::new("sh")
         .args(["-c", &script])
         .current_dir(here)
@@ -536,7 +538,7 @@ fn what_can_not_be_written_is_named_and_nothing_is_lost() {
 #[test]
 fn a_live_run_keeps_its_marks_for_its_replay_in_a_terminal() {
     let home = tempfile::tempdir().unwrap();
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.arg("demo").env("HOME", home.path()).env("TMPDIR", home.path()).current_dir("/");
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         command.env_remove(name);
@@ -566,7 +568,7 @@ fn a_live_run_keeps_its_marks_for_its_replay_in_a_terminal() {
 #[test]
 fn who_leaves_at_once_finds_the_mark_again_in_a_terminal() {
     let folder = recorded();
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(["replay", "a.mcap"]).env("HOME", folder.path()).current_dir(folder.path());
     let open = || {
         let terminal = Terminal::start(&command, 80, 24)?;

@@ -100,7 +100,7 @@ fn what_is_wrong_with_the_data_ends_a_rank_with_one_message() {
     let npz = folder.path().join("mnist.npz");
     let home = tempfile::tempdir().unwrap();
     let run = |args: &[&str], data: &Path| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(["train"]).args(args).env_clear().env("HOME", home.path()).current_dir(home.path());
         let output = command.env("HVTUI_DATA", data).output_in_time().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())

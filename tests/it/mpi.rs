@@ -467,7 +467,7 @@ mod two_hosts {
         let line = format!(
             "env -u OMPI_MCA_plm_rsh_args python3 {}/start.py {} {} {}",
             folder.display(),
-            crate::common::built::hvtui(),
+            crate::common::program::hvtui(),
             path.display(),
             file.display()
         );

@@ -168,7 +168,7 @@ fn run(options: &[&str], script: &[&str]) -> (String, String) {
     std::fs::write(&hosts, "[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 2\n").unwrap();
     let hvtui = |args: &[&str]| {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "120", crate::common::built::hvtui(), "--hosts"]).arg(&hosts).args(args);
+        command.args(["-k", "5", "120", crate::common::program::hvtui(), "--hosts"]).arg(&hosts).args(args);
         command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").output_in_time().unwrap()
     };
     let host = built::example("nccl_host");

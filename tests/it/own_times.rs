@@ -84,7 +84,7 @@ fn flooded() -> Flooded {
     let hosts = "[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 2\n";
     std::fs::write(home.join("hosts.toml"), hosts).unwrap();
     std::fs::write(home.join("floods.py"), FLOODS).unwrap();
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(["run", "-np", "2", "--", "python3", "floods.py"]).current_dir(home);
     command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").stdin(Stdio::null());
     command.env("LANG", "C.UTF-8");

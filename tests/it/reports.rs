@@ -37,7 +37,7 @@ fn said(out: &Output) -> String {
 
 /// On Runs at 80 columns: the newest run's report, and both runs side by side, the older first.
 fn the_screens_say_the_same(person: &Person, report: &str, diff: &str, step: u64) {
-    let mut ui = Command::new(crate::common::built::hvtui());
+    let mut ui = Command::new(crate::common::program::hvtui());
     ui.current_dir(person.home()).env("HOME", person.home());
     let Some(ui) = Terminal::start(&ui, 80, 24) else { return };
     let shows = |screen: &str, words: &str, from: usize| {

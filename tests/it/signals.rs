@@ -45,7 +45,7 @@ impl Agent {
 
     fn start_as(uid: Option<u32>) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(["agent", "--stdio"]).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home.path());
         if let Some(uid) = uid {
             command.uid(uid);

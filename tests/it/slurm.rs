@@ -97,7 +97,7 @@ impl Slurm {
         if !salloc.is_empty() {
             command.arg("salloc").args(salloc);
         }
-        command.arg(crate::common::built::hvtui()).arg("--hosts").arg(client.path("hosts.toml")).args(args);
+        command.arg(crate::common::program::hvtui()).arg("--hosts").arg(client.path("hosts.toml")).args(args);
         command.env("HOME", client.path("")).current_dir(client.path(""));
         let out = command.output_in_time().expect("salloc");
         Ended {
@@ -263,7 +263,7 @@ fn a_rank_of_srun_that_fails_is_named_and_ends_the_others() {
 fn a_run_of_srun_that_is_interrupted_gives_its_nodes_back() {
     let Some((slurm, _turn)) = slurm() else { return };
     let client = Client::new(&slurm.cluster);
-    let mut command = slurm.hub(crate::common::built::hvtui());
+    let mut command = slurm.hub(crate::common::program::hvtui());
     command.arg("--hosts").arg(client.path("hosts.toml"));
     command.args(["run", "--kind", "slurm", "--nnodes", "2", "--", "sh", "-c", "echo up; exec sleep 119.5"]);
     command.env("HOME", client.path("")).current_dir(client.path(""));

@@ -503,7 +503,7 @@ async fn what_our_ssh_lacks_is_left_to_the_systems_or_refused() {
 fn hvtui(home: &Path, hosts: &str, words: &[&str]) -> (Option<i32>, String) {
     let file = home.join("hosts.toml");
     std::fs::write(&file, hosts).unwrap();
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(words).arg("--hosts").arg(&file).env("HOME", home).env_remove("SSH_AUTH_SOCK");
     command.env("XDG_STATE_HOME", home.join("state")).env_remove("XDG_CONFIG_HOME");
     let output = command.output_in_time().unwrap();

@@ -18,7 +18,7 @@ fn run(steps: u64, env: &[(&str, String)]) -> (Vec<String>, usize) {
     std::fs::write(&hosts, "[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 4\n").unwrap();
     let hvtui = |args: &[&str]| {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "120", crate::common::built::hvtui(), "--hosts"]).arg(&hosts).args(args);
+        command.args(["-k", "5", "120", crate::common::program::hvtui(), "--hosts"]).arg(&hosts).args(args);
         command.env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR").env("HOME", home.path());
         command
     };

@@ -13,7 +13,7 @@ use crate::common::processes::end_of;
 use crate::local_runs::Person;
 
 fn hvtui(person: &Person, args: &[&str]) -> Command {
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(args).current_dir(person.home());
     command.env_clear().env("HOME", person.home()).env("PATH", "/usr/bin:/bin");
     command.env("LANG", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -291,7 +291,7 @@ fn start_through(bed: &Bed, manager: &Path, script: &str) -> (RunDir, Start) {
     let dir = RunDir::create(&bed.state_dir(), &bed.run, &bed.host).unwrap();
     let secret = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-5f1c".to_owned())]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let exe = Path::new(crate::common::built::hvtui());
+    let exe = Path::new(crate::common::program::hvtui());
     let spec = bed.spec(&[script], 1000);
     let started = runtime
         .block_on(start_by(Some(manager), exe, &dir, spec, bed::secrets(secret), Claims::default()))
@@ -313,7 +313,7 @@ fn where_a_logout_would_end_a_run_the_users_service_manager_takes_it_in() {
     let asked = std::fs::read_to_string(bed.work("asked")).unwrap();
     let words = asked.lines().next().unwrap();
     let begin = format!("--user --scope --quiet --collect --unit=hvtui-{}-", bed.run);
-    let end = format!(" -- {} supervise --dir {}", crate::common::built::hvtui(), dir.path().display());
+    let end = format!(" -- {} supervise --dir {}", crate::common::program::hvtui(), dir.path().display());
     assert!(words.starts_with(&begin) && words.ends_with(&end), "{words}");
     assert!(!asked.contains("canary"), "{asked}");
 }

@@ -100,7 +100,7 @@ fn last_tick_before(screen: &str) -> Option<u32> {
 fn a_run_that_goes_on_is_frozen_gone_back_in_and_followed_again() {
     let person = Person::new(2);
     let hvtui = |args: &[&str]| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(args).current_dir(person.home()).env("HOME", person.home());
         command
     };
@@ -173,7 +173,7 @@ fn a_run_that_is_resumed_has_its_whole_past_on_its_screen() {
         let told = glob::glob(&reports).expect("a pattern").filter_map(Result::ok);
         told.filter_map(|file| std::fs::read_to_string(file).ok()).any(|told| told.lines().count() > 600)
     });
-    let mut hvtui = Command::new(crate::common::built::hvtui());
+    let mut hvtui = Command::new(crate::common::program::hvtui());
     hvtui.current_dir(person.home()).env("HOME", person.home());
     let Some(terminal) = Terminal::start(&hvtui, 120, 40) else { return };
     terminal.wait("the host", |screen| screen.contains("here") && screen.contains('%'));

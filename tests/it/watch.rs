@@ -15,7 +15,7 @@ fn a_lost_gpu_and_one_that_hangs_are_not_ok() {
         "hang": ["nvmlDeviceGetPowerUsage:2"], "gpus": [{}, { "lost": true }, {}, { "ecc_uncorrected": 2 }],
     }));
     let watch = |filter: &str| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(["watch", "--once", "--json", "--filter", filter]).current_dir(home.path());
         command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").envs(fake.env());
         let out = command.output_in_time().unwrap();
@@ -33,7 +33,7 @@ fn a_lost_gpu_and_one_that_hangs_are_not_ok() {
 #[test]
 fn a_table_stays_in_its_place_and_gives_the_terminal_back() {
     let home = tempfile::tempdir().unwrap();
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(["watch", "-n", "0.2"]).env("HOME", home.path()).current_dir(home.path());
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         command.env_remove(name);
@@ -57,7 +57,7 @@ fn many_hosts_get_the_files_that_they_need() {
         (0..30).map(|n| format!("[[host]]\nname = \"h{n}\"\naddress = \"local\"\n")).collect();
     std::fs::write(home.path().join("hosts.toml"), hosts.concat()).unwrap();
     let mut command = Command::new("/bin/sh");
-    let line = format!("ulimit -Sn 48; exec {} watch --once --json", crate::common::built::hvtui());
+    let line = format!("ulimit -Sn 48; exec {} watch --once --json", crate::common::program::hvtui());
     command.args(["-c", &line]).current_dir(home.path()).env("HOME", home.path());
     let out = command.output_in_time().unwrap();
     let told: serde_json::Value = serde_json::from_slice(&out.stdout)

@@ -401,7 +401,7 @@ fn a_rank_killed_in_the_middle_of_an_epoch_goes_on_from_its_last_step_with_the_s
     let path = folder.path().join("model");
     // more than it will do before it is killed
     let words = "train digits --seed 1 --epochs 1000000 --batch 20 --checkpoint-every 1";
-    let mut child = std::process::Command::new(crate::common::built::hvtui())
+    let mut child = std::process::Command::new(crate::common::program::hvtui())
         .args(words.split(' '))
         .arg("--checkpoint")
         .arg(&path)

@@ -75,7 +75,7 @@ pub(crate) fn launch(
 ) -> Result<Start, hvtui::supervise::SuperviseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(start(
-        Path::new(crate::common::built::hvtui()),
+        Path::new(crate::common::program::hvtui()),
         dir,
         spec,
         secrets(env),
@@ -117,7 +117,7 @@ pub(crate) fn text(dir: &RunDir, file: &str) -> String {
 
 /// The binary under test.
 pub(crate) fn hvtui() -> &'static Path {
-    Path::new(crate::common::built::hvtui())
+    Path::new(crate::common::program::hvtui())
 }
 
 /// Variables that are known at the start only, as an order to start brings them: where the ranks meet may be seen, the

@@ -1,4 +1,4 @@
-//! The programs and libraries that tests start and load: hvtui, and examples of this package, made by Cargo when they are asked for.
+//! The libraries and programs that tests load: examples of this package, made by Cargo when they are asked for.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,29 +10,6 @@ pub(crate) fn example(file: &str) -> PathBuf {
     let built = MADE.get_or_init(make).join(file);
     assert!(built.is_file(), "no {}: Cargo.toml names no such example", built.display());
     built
-}
-
-/// hvtui as Cargo built it, without symbols: half as long or less. Each client and each agent hashes itself, and each host of a test has a
-/// copy of it, so that a tenth of the processor went into symbols. Where they can't be taken away, as it is.
-pub(crate) fn hvtui() -> &'static str {
-    const BUILT: &str = env!("CARGO_BIN_EXE_hvtui");
-    static STRIPPED: OnceLock<Option<String>> = OnceLock::new();
-    STRIPPED.get_or_init(|| stripped(Path::new(BUILT))).as_deref().unwrap_or(BUILT)
-}
-
-/// A copy without symbols in `target/<profile>/stripped`, made anew where it is not of this very build.
-fn stripped(built: &Path) -> Option<String> {
-    const MAKE: &str = r#"mkdir -p "$2" && strip -o "$2/hvtui.$$" "$1" && touch -r "$1" "$2/hvtui.$$" && mv "$2/hvtui.$$" "$2/hvtui""#;
-    let folder = built.parent()?.join("stripped");
-    let copy = folder.join("hvtui");
-    let made = |path: &Path| std::fs::metadata(path).and_then(|about| about.modified()).ok();
-    if made(&copy) != made(built) {
-        let mut make = Command::new("sh");
-        make.args(["-c", MAKE, "sh"]).arg(built).arg(&folder);
-        as_the_builder(&mut make);
-        make.output().ok().filter(|made| made.status.success())?;
-    }
-    copy.to_str().map(str::to_owned)
 }
 
 /// Has Cargo make the examples, and says where they lie: `target/<profile>/examples`, seen from `target/<profile>/deps/<test>`.
@@ -52,7 +29,7 @@ fn make() -> PathBuf {
 
 /// In the environment in which the tests were built, by the same user: build scripts run again for what Cargo tells a
 /// test of its package, and a file that root made is in a user's way.
-fn as_the_builder(cargo: &mut Command) {
+pub(crate) fn as_the_builder(cargo: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let of_this_package =
             ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_PRIMARY_PACKAGE", "OUT_DIR"];

@@ -49,14 +49,14 @@ impl<'a> Client<'a> {
 
     /// hvtui with this person's hosts file.
     pub(crate) fn hvtui(&self, args: &[&str]) -> Command {
-        self.command(crate::common::built::hvtui(), args)
+        self.command(crate::common::program::hvtui(), args)
     }
 
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = self.cluster.hub(program);
         command.env("HOME", self.home.path()).current_dir(self.home.path());
-        if program != crate::common::built::hvtui() {
-            command.args(["-k", "5", "120", crate::common::built::hvtui()]);
+        if program != crate::common::program::hvtui() {
+            command.args(["-k", "5", "120", crate::common::program::hvtui()]);
         }
         command.arg("--hosts").arg(self.path("hosts.toml")).args(args);
         command

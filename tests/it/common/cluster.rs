@@ -89,11 +89,11 @@ impl Cluster {
     /// The same with the agent on each host, as after its first login: for what does not look at how it gets there.
     pub(crate) fn ready(n: usize, more: &[&OsStr]) -> Option<Self> {
         static DIGEST: LazyLock<String> = LazyLock::new(|| {
-            let (digest, _) = sha256::of_file(Path::new(crate::common::built::hvtui())).expect("hvtui");
+            let (digest, _) = sha256::of_file(Path::new(crate::common::program::hvtui())).expect("hvtui");
             digest.to_string()
         });
         let words: [&OsStr; 3] =
-            ["--agent".as_ref(), crate::common::built::hvtui().as_ref(), DIGEST.as_str().as_ref()];
+            ["--agent".as_ref(), crate::common::program::hvtui().as_ref(), DIGEST.as_str().as_ref()];
         Self::made(n, words.iter().chain(more).map(|word| (*word).to_owned()).collect())
     }
 

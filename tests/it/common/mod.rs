@@ -17,6 +17,7 @@ pub(crate) mod matrix;
 pub(crate) mod person;
 pub(crate) mod plan;
 pub(crate) mod processes;
+pub(crate) mod program;
 pub(crate) mod rank_processes;
 pub(crate) mod scripted_gpu;
 pub(crate) mod source;

@@ -385,7 +385,7 @@ fn a_logout_that_ends_runs_or_takes_their_memory_is_told_with_what_prevents_it()
     let set_up = format!(
         "mkdir -p /run/other /run/systemd/logind.conf.d {folder}/session-1.scope && cp {} /run/other/hvtui && \
          chown -R 65534:65534 /run/other && echo done",
-        crate::common::built::hvtui()
+        crate::common::program::hvtui()
     );
     if cluster.on("n1", &set_up) != "done\n" {
         return crate::common::cluster::skip("no control group can be made");

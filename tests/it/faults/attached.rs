@@ -118,7 +118,7 @@ pub(crate) fn another_build(notes: &mut Notes) -> Option<()> {
         |job| job.kill_client(),
         |rig, command| {
             // what follows a program's end changes nothing but its hash, by which builds are told apart
-            let ours = crate::common::built::hvtui();
+            let ours = crate::common::program::hvtui();
             let other = rig.cluster.dir().join("other-hvtui");
             std::fs::copy(ours, &other).expect("a copy");
             OpenOptions::new()

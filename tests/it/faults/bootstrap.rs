@@ -34,7 +34,7 @@ fn assert_whole(rig: &Rig, host: &str) {
 pub(crate) fn upload_cut(notes: &mut Notes) -> Option<()> {
     let rig = Rig::bare(1)?;
     let person = rig.person();
-    let size = fs::metadata(crate::common::built::hvtui()).expect("the binary").len();
+    let size = fs::metadata(crate::common::program::hvtui()).expect("the binary").len();
     let relay = rig.relay("n1");
     relay.set(|weather| weather.cut_up_after = size / 8);
     let mut watch =

@@ -21,7 +21,7 @@ fn is_binary(path: &std::path::Path) -> bool {
 pub(crate) fn cut_at_half(notes: &mut Notes) -> Option<()> {
     let rig = Rig::bare(1)?;
     let person = rig.person();
-    let size = std::fs::metadata(crate::common::built::hvtui()).expect("the binary").len();
+    let size = std::fs::metadata(crate::common::program::hvtui()).expect("the binary").len();
     let relay = rig.relay("n1");
     // slow enough that half of it is seen as half of it
     relay.set(|weather| weather.rate = size / 5);

@@ -189,7 +189,7 @@ fn nesting_and_size_have_bounds_and_cost_no_memory() {
     // the program and its libraries take 130 M of addresses, the largest event alone would take 60
     let command = format!(
         "ulimit -v 170000; exec {} import large.json -o large.mcap --json",
-        crate::common::built::hvtui()
+        crate::common::program::hvtui()
     );
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", &command]).current_dir(person.home()).env_clear();
@@ -255,7 +255,7 @@ fn two_gigabytes_of_brackets_are_refused_before_they_are_read() {
         std::fs::write(person.home().join(name), packed_2_g(byte)).unwrap();
         // less than the text takes
         let import = format!("ulimit -v 1500000; exec \"$0\" import {name}");
-        let program = crate::common::built::hvtui();
+        let program = crate::common::program::hvtui();
         let mut command = std::process::Command::new("timeout");
         command.args(["-k", "5", "60", "sh", "-c", &import, program]);
         command

@@ -10,7 +10,7 @@ use super::write;
 use crate::common::in_time::{OutputInTime, StatusInTime};
 
 fn export(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(crate::common::built::hvtui());
+    let mut command = Command::new(crate::common::program::hvtui());
     command.args(["export", "theirs.mcap"]).args(args).current_dir(dir);
     command.env_clear().env("LANG", "C.UTF-8").env("HOME", dir).stdin(Stdio::null());
     command

@@ -434,7 +434,7 @@ fn the_second_report_of_a_long_recording_says_what_the_first_one_did() {
     let (_folder, path) = long_one();
     let states = path.with_file_name("run.mcap.states");
     let report = || {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(["report", "--json"]).arg(&path).stdin(Stdio::null());
         let output = command.env_clear().env("HOME", path.parent().unwrap()).output_in_time().unwrap();
         assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");

@@ -54,7 +54,7 @@ print(use.ru_maxrss, os.waitstatus_to_exitcode(status))";
     std::fs::write(person.path("bomb.mcap"), recording).unwrap();
     let mut command = person.command("python3");
     let output = command
-        .args(["-c", WAIT, crate::common::built::hvtui(), "logs", "bomb.mcap"])
+        .args(["-c", WAIT, crate::common::program::hvtui(), "logs", "bomb.mcap"])
         .output_in_time()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

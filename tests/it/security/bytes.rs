@@ -52,7 +52,7 @@ fn vector_04_no_text_of_a_rank_drives_the_terminal_of_the_command_line() {
         assert_eq!(ran.code, Some(0), "{args:?}: {}", String::from_utf8_lossy(&ran.err));
     }
     // A pipe gets the bytes as they are, a terminal does not.
-    let in_a_terminal = format!("{} logs last", crate::common::built::hvtui());
+    let in_a_terminal = format!("{} logs last", crate::common::program::hvtui());
     let output =
         person.command("script").args(["-qec", &in_a_terminal, "/dev/null"]).output_in_time().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");

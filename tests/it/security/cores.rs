@@ -56,7 +56,7 @@ impl Drop for Client {
 }
 
 fn launch(person: &Person, command: &[&str]) -> Client {
-    let mut hvtui = person.command(crate::common::built::hvtui());
+    let mut hvtui = person.command(crate::common::program::hvtui());
     hvtui.args(["run", "-np", "1", "--secret-env", "TOKEN", "--"]).args(command);
     hvtui.env("TOKEN", "hunter2hunter2").stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: sets a limit, which is safe between fork and exec

@@ -20,7 +20,7 @@ fn vector_07_nothing_that_is_written_is_open_to_others() {
     let ran = person
         .command("sh")
         .args(["-c", "umask 0; exec \"$0\" \"$@\""])
-        .arg(crate::common::built::hvtui())
+        .arg(crate::common::program::hvtui())
         .args(["run", "-np", "2", "--", "hvtui", "train", "diabetes"])
         .output_in_time()
         .unwrap();
@@ -93,7 +93,7 @@ fn vector_17_reading_a_strangers_recording_writes_nothing() {
         assert_eq!(changes(&before, &tree(&stranger.path(""))), [""; 0].map(PathBuf::from), "{args:?}");
     }
     // The screen of a replay: its content is there, and nothing of it but the screen's own drives the terminal.
-    let replay = format!("{} replay theirs.mcap", crate::common::built::hvtui());
+    let replay = format!("{} replay theirs.mcap", crate::common::program::hvtui());
     let mut command = stranger.command("script");
     command.args(["-qec", &format!("stty cols 120 rows 40; {replay}"), "/dev/null"]).env("TERM", "xterm");
     let mut screen = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

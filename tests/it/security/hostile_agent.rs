@@ -164,7 +164,7 @@ fn flood(kinds: &str, seconds: u64) -> Option<Cost> {
     );
     fs::write(at("hosts.toml"), hosts).unwrap();
     let hvtui = |args: &[&str]| {
-        let mut command = Command::new(crate::common::built::hvtui());
+        let mut command = Command::new(crate::common::program::hvtui());
         command.args(args).current_dir(home.path()).env_clear().env("HOME", home.path());
         command.env("PATH", "/usr/bin:/bin").env("LANG", "C.UTF-8").stdin(Stdio::null());
         command

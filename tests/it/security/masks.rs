@@ -51,7 +51,7 @@ impl Drop for Client {
 }
 
 fn attach(person: &Person, run: &str, name: &str) -> Client {
-    let mut hvtui: Command = person.command(crate::common::built::hvtui());
+    let mut hvtui: Command = person.command(crate::common::program::hvtui());
     let out = std::fs::File::create(person.path(name)).unwrap();
     let err = out.try_clone().unwrap();
     Client(hvtui.args(["attach", run]).stdout(out).stderr(err).spawn().unwrap())
@@ -62,7 +62,7 @@ fn vector_06_a_value_is_hidden_in_every_form_and_at_every_length() {
     let person = Person::new();
     let (long, short) = (value(), "p\"ss/wörd+'17 of mine");
     std::fs::write(person.path("forms.py"), FORMS).unwrap();
-    let mut launch = person.command(crate::common::built::hvtui());
+    let mut launch = person.command(crate::common::program::hvtui());
     launch.args([
         "run",
         "--detach",

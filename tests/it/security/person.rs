@@ -52,7 +52,7 @@ impl Person {
     }
 
     pub(crate) fn hvtui(&self, args: &[impl AsRef<OsStr>]) -> Ran {
-        let mut command = self.command(crate::common::built::hvtui());
+        let mut command = self.command(crate::common::program::hvtui());
         let output = command.args(args).output_in_time().unwrap();
         Ran { code: output.status.code(), out: output.stdout, err: output.stderr }
     }

@@ -105,7 +105,7 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
     let (owner, other) = (Person::with_user(OWNER), Person::with_user(OTHER));
     // A home that anybody may walk through, as many are: what is closed is hvtui's own.
     std::fs::set_permissions(owner.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = owner.command(crate::common::built::hvtui());
+    let mut command = owner.command(crate::common::program::hvtui());
     command.args(["run", "-np", "1", "--traceable", "--", "sh", "-c", "echo it runs; exec sleep 600"]);
     let client = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     until("the run directory", || owner.has_spool());
@@ -162,7 +162,7 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
         let said = text(&ran.out) + &text(&ran.err);
         assert!(said.contains(&answer.replace("RUN", &run)), "{words:?}: {said}");
         // and where he tells it to look where the owner lives
-        let mut command = other.command(crate::common::built::hvtui());
+        let mut command = other.command(crate::common::program::hvtui());
         let ran = command.args(&words).env("HOME", owner.path("")).output_in_time().unwrap();
         let said = text(&ran.stderr);
         assert_eq!(ran.status.code(), Some(77), "{words:?}: {said}");
