@@ -97,11 +97,12 @@ impl Checkpoints {
         }
     }
 
-    /// Leaves out so many that there is room for one more world like this, which comes from elsewhere and shares nothing with them; `place`
-    /// is where it comes to.
+    /// Leaves out so many that there is room for one more world like this or like the largest of them, for this may be that of the start.
+    /// It comes from elsewhere and shares nothing with them; `place` is where it comes to.
     pub(super) fn make_room(&mut self, place: Place, world: &World) {
-        let room = MOST_STEPS.saturating_sub(whole(weight(world)));
         let mut sizes = self.sizes();
+        let largest = sizes.iter().map(|one| one.weight).fold(weight(world), u64::max);
+        let room = MOST_STEPS.saturating_sub(whole(largest));
         while !sizes.is_empty() && taken(&sizes) > room {
             sizes.remove(least_needed(&sizes, place));
         }
@@ -171,7 +172,9 @@ fn least_needed(sizes: &[Size], place: Place) -> usize {
         let is_near_state = place.state.is_some_and(|state| state > before(sizes, at));
         let most = if is_near_state { u64::MAX } else { here / FAR };
         let far = sizes[at].before.abs_diff(here).min(most).max(LEAST_APART);
-        (to - before(sizes, at)) as f64 / far as f64 / spared(sizes, at).max(1) as f64
+        // where there are too many of them it is no matter what they take
+        let takes = if sizes.len() > MOST { 1 } else { spared(sizes, at).max(1) };
+        (to - before(sizes, at)) as f64 / far as f64 / takes as f64
     };
     (0..sizes.len()).min_by(|one, other| harm(*one).total_cmp(&harm(*other))).unwrap_or(0)
 }
@@ -282,10 +285,10 @@ mod tests {
         }
         assert_eq!(taken(&checkpoints.sizes()), 150_000);
         let place = Place { chunk: 3, before: 3_000_000, left: 10_000, plays: false, state: Some(3_000_000) };
-        checkpoints.make_room(place, &sampled(100));
-        assert_eq!(checkpoints.kept.len(), 2, "a small one has room");
+        checkpoints.make_room(place, &World::default());
+        assert_eq!(checkpoints.kept.len(), 1, "a fold that is at the start comes to as much as they hold");
         checkpoints.make_room(place, &world);
-        assert_eq!(checkpoints.kept.len(), 1);
+        assert_eq!(checkpoints.kept.len(), 1, "there is room already");
         checkpoints.make_room(place, &sampled(2_000));
         assert!(checkpoints.kept.is_empty(), "one that is larger than all room comes alone");
     }

@@ -459,6 +459,8 @@ impl Player {
         if way(place.chunk) < way(self.fold.chunk()).saturating_add(WORTH_A_STATE) {
             return false;
         }
+        // where it is damaged, or another replay has left it out, the fold goes on from where it is
+        let Some(data) = saved.packed(place) else { return false };
         // to read a state takes memory: what is known of elsewhere goes before
         self.loaded = None;
         self.timeline.leave(self.playhead);
@@ -467,10 +469,12 @@ impl Player {
         self.fold.leave(Place { chunk: place.chunk, before, left, plays, state: Some(before) });
         // what follows it is taken apart meanwhile
         self.decoder.ask(&self.reader, place.chunk, last);
-        if let Some(world) = saved.load(place) {
+        if let Some(world) = saved.unpacked(&data) {
             self.fold.jump_to(place.chunk, place.last, world);
         } else {
             self.fold.jump_towards(until);
+            // the way begins anew, and so does what is told of it
+            self.way_from = self.way_from.map(|_| self.fold.chunk());
         }
         true
     }

@@ -103,19 +103,29 @@ impl Saved {
 
     /// Reads a state.
     pub(super) fn load(&mut self, place: Place) -> Option<World> {
-        let (_, record) = self.states.iter().find(|(found, _)| *found == place)?;
-        let record = record.clone();
-        self.unpacked(&record)
+        let data = self.packed(place)?;
+        self.unpacked(&data)
     }
 
-    /// What a record holds; `None` where that can't be read, or another replay has left it out.
-    fn unpacked<T: DeserializeOwned>(&mut self, record: &Record) -> Option<T> {
-        let Some(data) = self.cache.data(record) else {
+    /// A state as it lies there, which is small; `None` where that is not as it was written, or another replay has left it out.
+    pub(super) fn packed(&mut self, place: Place) -> Option<Vec<u8>> {
+        let (_, record) = self.states.iter().find(|(found, _)| *found == place)?;
+        let record = record.clone();
+        self.data(&record)
+    }
+
+    fn data(&mut self, record: &Record) -> Option<Vec<u8>> {
+        let data = self.cache.data(record);
+        if data.is_none() {
             let left = self.cache.records();
             self.states.retain(|(place, _)| left.iter().any(|one| one.about == About::State(*place)));
-            return None;
-        };
-        let what = unpack(&data).ok();
+        }
+        data
+    }
+
+    /// What the data of a record hold; `None` where they are not what this program writes.
+    pub(super) fn unpacked<T: DeserializeOwned>(&mut self, data: &[u8]) -> Option<T> {
+        let what = unpack(data).ok();
         if what.is_none() {
             self.begin_anew();
         }
@@ -126,7 +136,8 @@ impl Saved {
     pub(super) fn steps(&mut self, reader: &Reader) -> Option<Steps> {
         let is_it = |record: &&Record| matches!(&record.about, About::Steps(place) if place.is_of(reader));
         let record = self.cache.records().iter().rfind(is_it)?.clone();
-        self.unpacked(&record)
+        let data = self.data(&record)?;
+        self.unpacked(&data)
     }
 
     /// Forgets all of it: something in it is not as it was written.

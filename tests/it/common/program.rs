@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use super::built::as_the_builder;
+use super::in_time::OutputInTime;
 
 /// hvtui as Cargo built it, without symbols: half as long or less. Each client and each agent hashes itself, and each host of a test has a
 /// copy of it, so that a tenth of the processor went into symbols. Where they can't be taken away, as it is.
@@ -24,7 +25,7 @@ fn stripped(built: &Path) -> Option<String> {
         let mut make = Command::new("sh");
         make.args(["-c", MAKE, "sh"]).arg(built).arg(&folder);
         as_the_builder(&mut make);
-        make.output().ok().filter(|made| made.status.success())?;
+        make.output_in_time().ok().filter(|made| made.status.success())?;
     }
     copy.to_str().map(str::to_owned)
 }
