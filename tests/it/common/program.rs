@@ -20,8 +20,8 @@ fn stripped(built: &Path) -> Option<String> {
     const MAKE: &str = r#"mkdir -p "$2" && strip -o "$2/hvtui.$$" "$1" && touch -r "$1" "$2/hvtui.$$" && mv "$2/hvtui.$$" "$2/hvtui""#;
     let folder = built.parent()?.join("stripped");
     let copy = folder.join("hvtui");
-    let made = |path: &Path| std::fs::metadata(path).and_then(|about| about.modified()).ok();
-    if made(&copy) != made(built) {
+    let written = |path: &Path| std::fs::metadata(path).and_then(|about| about.modified()).ok();
+    if written(&copy) != written(built) {
         let mut make = Command::new("sh");
         make.args(["-c", MAKE, "sh"]).arg(built).arg(&folder);
         as_the_builder(&mut make);
