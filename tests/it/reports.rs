@@ -164,6 +164,7 @@ fn a_late_rank_is_found_and_its_cost_decides() {
     let faster = person.run(&["diff", "late", "even", "--fail-if", "data>+20ms", "--json"]);
     let json = assert_fits("run-diff", &faster);
     assert_eq!((faster.status.code(), &json["conditions"][0]["holds"]), (Some(0), &false.into()));
+    assert!(text(&faster.stderr).contains("hvtui: --fail-if passed: data>+20ms: "), "{faster:?}");
 
     let unknown = person.run(&["diff", "even", "late", "--fail-if", "gpu-util<-5"]);
     assert_eq!(unknown.status.code(), Some(65), "{unknown:?}");

@@ -91,9 +91,13 @@ pub fn run(args: &DiffArgs, paths: &Paths) -> Result<ExitCode, Failure> {
 fn decide(verdicts: &[Verdict]) -> Result<ExitCode, Failure> {
     let mut failed = false;
     for verdict in verdicts {
-        if let Verdict::Holds(words) = verdict {
-            failed = true;
-            note(&format!("--fail-if failed: {words}"));
+        match verdict {
+            Verdict::Holds(words) => {
+                failed = true;
+                note(&format!("--fail-if failed: {words}"));
+            }
+            Verdict::No(words) => note(&format!("--fail-if passed: {words}")),
+            Verdict::Unknown(_) => {}
         }
     }
     if failed {
