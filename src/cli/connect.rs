@@ -43,7 +43,6 @@ pub(crate) fn session_by(
     targets: Vec<Reached>,
     interval: Option<Duration>,
 ) -> Result<Session, Failure> {
-    descriptors::have_room_for(hosts.len());
     let entries = entries(hosts, targets, interval)?;
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
     let mut session = Session::new(hosts.to_vec(), entries, here);
@@ -51,12 +50,13 @@ pub(crate) fn session_by(
     Ok(session)
 }
 
-/// The hosts with the ways to them and what is put there.
+/// The hosts with the ways to them and what is put there. This process may have files open for all of them from then on.
 pub(crate) fn entries(
     hosts: &[HostConfig],
     targets: Vec<Reached>,
     interval: Option<Duration>,
 ) -> Result<Vec<HostEntry>, Failure> {
+    descriptors::have_room_for(hosts.len());
     let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
     let agents =
         if targets.is_empty() { None } else { Some(Arc::new(ssh::Agents::find(&folders_of_agents(&exe))?)) };

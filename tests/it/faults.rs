@@ -60,6 +60,7 @@ matrix::rows! {
     slow 22 row_22_upload_cut = bootstrap::upload_cut;
     slow 22 row_22_upload_cut_at_half = uploads::cut_at_half;
     slow 23 row_23_no_room_for_the_binary = bootstrap::no_room;
+    slow 23 row_23_disk_fills = uploads::disk_fills;
     slow 24 row_24_binary_swapped = bootstrap::swapped;
     slow 25 row_25_two_install_at_once = bootstrap::two_install;
     slow 26 row_26_another_build = attached::another_build;

@@ -63,6 +63,17 @@ fn files_with_it(cluster: &Cluster, host: &str) -> String {
     found.join("\n")
 }
 
+/// Files of a person at the hub that hold the value.
+fn files_of(cluster: &Cluster, client: &Client<'_>) -> String {
+    client.write(CONTROL, &CANARY);
+    let found =
+        cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output_in_time().expect("grep");
+    fs::remove_file(client.path(CONTROL)).expect("the control");
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(found.contains(CONTROL), "{} was not searched: {found}", client.path("").display());
+    found.lines().filter(|path| !path.ends_with(CONTROL)).collect::<Vec<_>>().join("\n")
+}
+
 /// What processes of a host hold the value in their environment: their command lines.
 fn holders(cluster: &Cluster, host: &str) -> Vec<String> {
     // The value is looked for here, so that it stands in no environment or command line of the search itself.
@@ -119,9 +130,7 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
     let logs = client.run(&["logs", id]);
     assert_eq!(logs.out.matches("token=•••").count(), 2, "{logs:?}");
     assert!(!format!("{listed:?}{logs:?}").contains("canary"), "{logs:?}");
-    let here =
-        cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output_in_time().expect("grep");
-    assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of the client");
+    assert_eq!(files_of(&cluster, &client), "", "no file of the client");
 }
 
 /// What ranks of this test print: at once, when the test says so, and by something that outlives its rank.
@@ -165,9 +174,7 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
         assert!(!shown.contains("canary"), "{shown}");
     }
     for client in [&guest, &late] {
-        let here =
-            cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output_in_time().expect("grep");
-        assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of who attached");
+        assert_eq!(files_of(&cluster, client), "", "no file of who attached");
     }
     for host in ["n1", "n2"] {
         assert_eq!(files_with_it(&cluster, host), "", "{host}");

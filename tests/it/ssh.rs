@@ -104,6 +104,7 @@ async fn hashed_lines_are_accepted() {
     );
     assert!(std::fs::read_to_string(sshd.path("known_hosts")).unwrap().starts_with("|1|"));
     assert_echoes(&mut open(&known, &binary).await.unwrap()).await;
+    assert!(sshd.log().contains("userauth-request"), "what is sent is seen in the log");
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! `hvtui watch` in a terminal: one table in one place, and the terminal as it was at the end.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
 use crate::common::fake_nvml::FakeNvml;
 use crate::common::in_time::OutputInTime;
+use crate::common::processes::{end_of, until};
 use crate::common::terminal::Terminal;
 
 #[test]
@@ -64,4 +65,31 @@ fn many_hosts_get_the_files_that_they_need() {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stderr)));
     let links = told["hosts"].as_array().unwrap().iter().map(|host| &host["link"]["link"]);
     assert_eq!(links.filter(|state| *state == "up").count(), 30, "{told}");
+}
+
+/// A command that connects to hosts without a session of launches.
+#[test]
+fn a_mesh_of_many_hosts_may_open_the_files_that_they_need() {
+    let home = tempfile::tempdir().unwrap();
+    // takes connections and says nothing: the command waits for it
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let host = |n: u32| format!("[[host]]\nname = \"h{n}\"\naddress = \"127.0.0.1\"\nport = {port}\n");
+    let hosts: Vec<String> = (0..30).map(host).collect();
+    std::fs::write(home.path().join("hosts.toml"), hosts.concat()).unwrap();
+    let mut command = Command::new("/bin/sh");
+    let line = format!("ulimit -Sn 48; exec {} hosts mesh --remove --yes", crate::common::program::hvtui());
+    command.args(["-c", &line]).current_dir(home.path()).env("HOME", home.path());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut mesh = command.spawn().unwrap();
+    let file = format!("/proc/{}/limits", mesh.id());
+    let limit = || {
+        let told = std::fs::read_to_string(&file).unwrap_or_default();
+        let line = told.lines().find_map(|line| line.strip_prefix("Max open files"));
+        line.and_then(|line| line.split_ascii_whitespace().next()).unwrap_or_default().to_owned()
+    };
+    // 256 of its own and 12 for each host
+    until("room for 30 hosts", || limit() == "616");
+    mesh.kill().unwrap();
+    end_of(&mut mesh);
 }

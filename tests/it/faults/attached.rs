@@ -25,7 +25,8 @@ fn resumed_again(
     let supervisor = rig.cluster.state_of("n1", &run).supervisor;
     end(&mut job);
     let listed = person.run(&["runs"]);
-    assert!(listed.out.contains(&run[run.len() - 4..]), "{listed:#?}");
+    let line = listed.out.lines().find(|line| line.contains(&run[run.len() - 4..]));
+    assert!(line.is_some_and(|line| line.contains("running")), "{listed:#?}");
     let since = now();
     let mut again = rig.spawn(&person, other(&rig, person.hvtui(&["attach", &run, "--verbose"])));
     again.hear(1);

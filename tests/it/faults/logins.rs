@@ -71,6 +71,7 @@ pub(crate) fn changed_key(notes: &mut Notes) -> Option<()> {
     rig.change("sshd", "n1 LogLevel DEBUG1");
     let job = rig.start(&person, 1, &["--until", "~/enough"]);
     job.hear(20);
+    assert!(credentials_since(&rig, "n1", 0) > 0, "sshd writes down what it is offered");
     let length = sshd_log(&rig, "n1").len();
     let since = now();
     rig.change("rekey", "n1");
@@ -106,6 +107,11 @@ pub(crate) fn revoked_key(notes: &mut Notes) -> Option<()> {
     }
     notes.took("refused", took, 1.0);
     assert_eq!(credentials_since(&rig, "n1", length), 0, "no credential may have been sent");
+    // without the mark the host is let in, and sshd writes down what it is offered
+    person.write(".ssh/known_hosts", &known);
+    let ended = person.run(&["run", "-H", "n1:1", "--", "true"]);
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    assert!(credentials_since(&rig, "n1", length) > 0, "sshd writes down what it is offered");
     Some(())
 }
 
