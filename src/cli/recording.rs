@@ -12,7 +12,7 @@ use super::errors::{Code, Failure, note};
 use super::paths::Paths;
 use crate::clock;
 use crate::record::import::{Asked, Imported, Place, import};
-use crate::record::{Error, MAGIC, Store, marks};
+use crate::record::{Error, MAGIC, Reader, Store, marks};
 
 /// How the folders of what is imported for the moment begin; the number of the process follows.
 const FOLDER: &str = "hvtui-import-";
@@ -62,11 +62,12 @@ pub(crate) fn meant(text: &str, paths: &Paths) -> Result<Meant, Failure> {
     }
 }
 
-/// Whether another program has written it: by its first bytes alone, for a recording may be long.
+/// Whether another program has written it: by its first bytes alone, for a recording may be long. Where these were damaged a recording
+/// is known by its chunks.
 fn is_foreign(path: &Path) -> bool {
     let mut first = [0; MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && first != MAGIC
+    read.is_ok() && first != MAGIC && Reader::open(path).is_err()
 }
 
 fn of_another_program(file: &Path) -> Result<Meant, Failure> {

@@ -17,6 +17,9 @@ use crate::domain::trained::{Stood, Trained};
 /// Version of the format that is written; the highest that is read. 2: `/phase` has `hidden`. 3: there are origins
 /// within a rank, and the phase `other`.
 pub const FORMAT: u32 = 3;
+/// The version as each chunk tells it, from 4 on. At the beginning of a file it has no CRC, and one changed bit there must not make a
+/// recording one of a later version.
+pub(super) const TOLD_FORMAT: Option<u32> = if FORMAT > 3 { Some(FORMAT) } else { None };
 /// The MCAP profile, and the name of the metadata record that carries the version.
 pub(super) const PROFILE: &str = "hvtui";
 /// Encoding name of columnar blocks.
@@ -160,6 +163,9 @@ pub(super) struct ChunkNote {
     /// go on behind them. Absent where an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lines: Option<Vec<(Rank, Stream, u64)>>,
+    /// [`TOLD_FORMAT`] of who wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) format: Option<u32>,
 }
 
 /// What the recording is of.

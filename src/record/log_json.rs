@@ -108,3 +108,53 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
     };
     Some(Envelope { seq, at: Stamp(at), origin, event })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::domain::fixtures::log_line;
+    use crate::domain::log::GapReason;
+
+    /// What other tools find in the message of an event at that moment, microseconds.
+    fn told(at: i64, event: Event) -> Value {
+        let origin = Origin::Rank(RunId::new(1, 1), Rank(3));
+        let envelope = Envelope { seq: 7, at: Stamp(at), origin, event };
+        let bytes = match &envelope.event {
+            Event::LogPrinted { line } => encode(&envelope, line),
+            Event::LogGap { gap } => encode_gap(&envelope, gap),
+            other => panic!("{other:?}"),
+        };
+        let bytes = bytes.unwrap();
+        assert_eq!(decode(&bytes), Some(envelope));
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[test]
+    fn other_tools_read_level_time_and_words() {
+        for (text, level) in [
+            ("loss 0.5", 0),
+            ("DEBUG: a batch", 1),
+            ("INFO: begun", 2),
+            ("WARNING: slow", 3),
+            ("ERROR: no file", 4),
+            ("CRITICAL: no memory", 5),
+        ] {
+            let line = LogLine { t: Some(HostTime(99)), ..log_line(3, text) };
+            let told = told(1_795_000_000_250_001, Event::LogPrinted { line: Arc::new(line) });
+            assert_eq!((&told["level"], &told["message"]), (&level.into(), &text.into()));
+            assert_eq!((&told["name"], &told["t"]), (&"rank 3".into(), &99.into()), "{told}");
+            let time = (&told["timestamp"]["sec"], &told["timestamp"]["nsec"]);
+            assert_eq!(time, (&1_795_000_000.into(), &250_001_000.into()));
+        }
+        let (stream, reason) = (Stream::Stdout, GapReason::NotKept);
+        let gap = LogGap { rank: Rank(3), stream, from: 10, to: 2_000_000, reason, cap: Some(1 << 20) };
+        let words = gap.describe();
+        // before the epoch, where a clock was never set
+        let told = told(-1, Event::LogGap { gap });
+        assert_eq!((&told["level"], &told["message"]), (&3.into(), &words.into()));
+        let time = (&told["timestamp"]["sec"], &told["timestamp"]["nsec"]);
+        assert_eq!(time, (&(-1).into(), &999_999_000.into()));
+    }
+}

@@ -12,7 +12,7 @@ use mcap::records::op;
 
 use super::chunk::{self, RECORD_HEAD};
 use super::error::Error;
-use super::format::{FORMAT, MAX_RECORD, PROFILE};
+use super::format::{ChunkNote, FORMAT, MAX_RECORD, PROFILE};
 use crate::domain::time::Stamp;
 
 /// Name length and name of the compression that every chunk of ours carries, at a fixed place.
@@ -156,23 +156,28 @@ fn is_message_index(head: &[u8], body: u64) -> bool {
 /// Checks that the file is a recording of a version that is read here; gives where its data begins. Of one whose beginning is damaged
 /// that is where the file begins.
 pub(super) fn check_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
-    match whole_head(bytes, path) {
-        Err(Error::NotARecording(_) | Error::OtherMcap(_))
-            if begins_with_chunk(bytes).map_err(Error::file(path))? =>
-        {
-            Ok(0)
+    let told = whole_head(bytes, path);
+    let is_damaged = match &told {
+        Err(Error::NotARecording(_) | Error::OtherMcap(_)) => {
+            first_note(bytes).map_err(Error::file(path))?.is_some()
         }
-        told => told,
-    }
+        // chunks of a later version tell it, too
+        Err(Error::Newer { .. }) => {
+            let note = first_note(bytes).map_err(Error::file(path))?;
+            note.is_some_and(|note| note.format.is_none_or(|format| format <= FORMAT))
+        }
+        _ => false,
+    };
+    if is_damaged { Ok(0) } else { told }
 }
 
-/// Whether a chunk of ours lies where the first one does, whatever stands before it.
-fn begins_with_chunk(bytes: &mut Bytes) -> std::io::Result<bool> {
+/// The note of the chunk of ours that lies where the first one does, whatever stands before it.
+fn first_note(bytes: &mut Bytes) -> std::io::Result<Option<ChunkNote>> {
     let heads = bytes.peek(0, LONGEST_BEGINNING)?.windows(CHUNK_HEAD);
-    let Some(at) = heads.map(chunk_length).position(|length| length.is_some()) else { return Ok(false) };
+    let Some(at) = heads.map(chunk_length).position(|length| length.is_some()) else { return Ok(None) };
     let at = at as u64;
-    let Some((_, length)) = record_at(bytes, at)? else { return Ok(false) };
-    Ok(chunk::head(&bytes.read(at, length as usize)?).is_ok())
+    let Some((_, length)) = record_at(bytes, at)? else { return Ok(None) };
+    Ok(chunk::head(&bytes.read(at, length as usize)?).ok().map(|(note, _)| note))
 }
 
 fn whole_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {

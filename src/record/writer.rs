@@ -12,7 +12,7 @@ use super::block;
 use super::error::Error;
 use super::format::{
     CHUNK_ENVELOPES, CHUNK_SPAN_US, CHUNK_TARGET, Channel, ChunkNote, FORMAT, MAX_EVENT, Meta, PROFILE,
-    log_time, weight,
+    TOLD_FORMAT, log_time, weight,
 };
 use super::log_json;
 use super::queue::Gap;
@@ -318,6 +318,7 @@ impl Pending {
             trained: None,
             stood: None,
             lines: None,
+            format: TOLD_FORMAT,
         });
         if let Event::LogPrinted { line } = &envelope.event {
             let last = self.lines.entry((line.rank, line.stream)).or_default();

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::common::in_time::OutputInTime;
 use crate::json_forms::assert_fits;
 use crate::local_runs::Person;
+use crate::record::of_a_later_version;
 
 pub(crate) fn said(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
@@ -178,6 +179,56 @@ fn a_damaged_recording_is_kept_beside_its_repaired_copy_and_the_loss_is_told() {
     let (code, text) = check(&person, &["hosts.toml", "--repair"]);
     assert!(code == 65 && text.contains("not a recording of hvtui"), "{code} {text}");
     assert_eq!(check(&person, &["nothing"]).0, 64);
+}
+
+/// By its name as by its run: no trace of another program is looked for in it.
+#[test]
+fn a_recording_whose_first_byte_was_changed_is_one_still() {
+    let person = Person::new(1);
+    let mut bytes = std::fs::read(ended(&person, "digits")).unwrap();
+    bytes[0] ^= 1;
+    std::fs::write(person.home().join("copy.mcap"), &bytes).unwrap();
+    let out = person.run(&["report", "copy.mcap"]);
+    let text = said(&out);
+    assert!(out.status.success() && text.contains("digits") && !text.contains("is read as"), "{text}");
+    let (code, text) = check(&person, &["copy.mcap", "--repair"]);
+    assert!(code == 0 && text.contains("no event is missing: closed now, "), "{code} {text}");
+    assert_eq!(std::fs::read(person.home().join("copy.mcap")).unwrap()[0], 0x89);
+}
+
+/// What can't be read here may be read by another hvtui: nothing repairs it, closes it or deletes it.
+#[test]
+fn a_recording_of_a_later_version_is_named_by_each_command_and_left_alone() {
+    let person = Person::new(1);
+    let path = ended(&person, "digits");
+    let mut later = of_a_later_version();
+    // its client was killed
+    later.truncate(later.len() - 40);
+    std::fs::write(&path, &later).unwrap();
+    let words = format!("{} has recording format 9, ", path.display());
+    for args in [
+        &["report", "last"][..],
+        &["logs", "last"],
+        &["export", "last", "--to", "csv"],
+        &["runs", "mark", "last", "a note"],
+    ] {
+        let out = person.run(args);
+        let text = said(&out);
+        assert_eq!(out.status.code(), Some(65), "{args:?}: {text}");
+        assert!(text.contains(&words) && text.contains("update hvtui"), "{args:?}: {text}");
+    }
+    let listed = person.run(&["runs", "--local"]);
+    assert!(listed.status.success() && said(&listed).contains("update hvtui"), "{}", said(&listed));
+
+    let (code, text) = check(&person, &["--repair"]);
+    assert!(code == 65 && text.contains("recording format 9 of a later version: update hvtui"), "{text}");
+    assert!(text.ends_with("1 recording, 1 file: 1 not readable\n"), "{text}");
+    let told = assert_fits("runs-check", &person.run(&["runs", "check", "--json"]));
+    assert_eq!(told["recordings"][0]["files"][0]["state"], "later_format");
+    ended(&person, "second");
+    let pruned = said(&person.run(&["runs", "prune", "--keep", "0", "--yes"]));
+    assert!(pruned.contains("update hvtui: it stays") && pruned.contains("1 deleted, "), "{pruned}");
+    assert!(std::fs::read(&path).unwrap() == later, "it is as it was");
 }
 
 #[test]

@@ -12,9 +12,11 @@ mod slices;
 mod tensorboard;
 
 use std::collections::BTreeMap;
+use std::fs::{File, FileTimes};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::ids::{HostId, Rank};
@@ -23,6 +25,7 @@ use hvtui::domain::timing::{Phase, StepTiming};
 use hvtui::record::{Player, Reader};
 use serde_json::Value;
 
+use crate::common::in_time::OutputInTime;
 use crate::common::terminal::Terminal;
 use crate::json_forms::{assert_fits, assert_value_fits};
 use crate::local_runs::Person;
@@ -157,6 +160,41 @@ fn a_file_of_another_program_is_looked_at_without_being_kept() {
     let screen = ui.assert_restored(0);
     assert!(screen.contains("your marks are kept"), "{screen}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1);
+}
+
+/// Once an hour has passed since. What a person has noted in it stays, and what may be in use.
+#[test]
+fn what_a_look_that_was_killed_has_left_goes_with_the_next_one() {
+    let person = Person::new(1);
+    let temporary = person.home().join("tmp");
+    let hour = Duration::from_micros(hvtui::clock::now().0.unsigned_abs()) - Duration::from_secs(3_700);
+    let made = |pid: u32, name: &str, is_old: bool| {
+        let name = format!("hvtui-import-{pid}-{name}");
+        let folder = temporary.join(&name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("run.mcap"), "half of one").unwrap();
+        if name.ends_with("marked") {
+            std::fs::write(folder.join("run.marks.json"), "{}").unwrap();
+        }
+        if is_old {
+            let then = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + hour);
+            File::open(&folder).unwrap().set_times(then).unwrap();
+        }
+        name
+    };
+    // no process has that number
+    let gone = u32::MAX;
+    let old = made(gone, "old", true);
+    let mut kept =
+        [made(gone, "young", false), made(gone, "marked", true), made(std::process::id(), "in-use", true)];
+    let mut report = person.hvtui(&["report", &fixture("horovod.json")]);
+    let out = report.env("TMPDIR", &temporary).output_in_time().unwrap();
+    assert!(out.status.success(), "{out:?}");
+    let left = std::fs::read_dir(&temporary).unwrap();
+    let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    kept.sort();
+    assert_eq!(left, kept, "without {old}");
 }
 
 /// Written by Horovod 0.28.1 over Gloo, two ranks; its first three steps.

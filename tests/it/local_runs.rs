@@ -579,6 +579,38 @@ fn the_lines_of_a_detached_run_are_read_from_its_host() {
     assert!(text(&out.stderr).contains("here: "), "{}", text(&out.stderr));
 }
 
+/// Its recording is all that there is: it is told, nothing is deleted, and what needs the hosts names them.
+#[test]
+fn a_run_whose_hosts_are_gone_is_told_by_its_recording() {
+    let person = Person::new(1);
+    let out = person.run(&["run", "-np", "1", "--detach", "--name", "left", "--", "sleep", "3"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let run = text(&out.stdout).trim().to_owned();
+    // one that is not reached, and one that the hosts file does not name any more
+    for name in ["here", "another"] {
+        let hosts = format!("[[host]]\nname = \"{name}\"\naddress = \"127.0.0.1\"\nport = 1\n");
+        std::fs::write(person.home().join("hosts.toml"), hosts).unwrap();
+        let out = person.run(&["report", &run]);
+        let (said, err) = (text(&out.stdout), text(&out.stderr));
+        assert!(out.status.success() && said.contains("left"), "{said}{err}");
+        assert!(err.contains("may go on, its hosts did not say"), "{err}");
+        let out = person.run(&["export", &run, "--to", "jsonl"]);
+        assert!(out.status.success() && text(&out.stdout).contains(r#""type":"run""#), "{out:?}");
+        assert_eq!(person.recorded()["unheard"][0], "here");
+        let out = person.run(&["runs", "prune", "--keep", "0", "--yes"]);
+        let said = text(&out.stdout) + &text(&out.stderr);
+        assert!(said.contains("stays: it may be running: here did not answer"), "{said}");
+    }
+    for command in ["logs", "attach", "stop"] {
+        let out = person.run(&[command, &run]);
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(64), "{command}: {err}");
+        let words =
+            "host here, which the hosts file does not name: give the hosts file of the launch by --hosts";
+        assert!(err.contains(words), "{command}: {err}");
+    }
+}
+
 #[test]
 fn a_cluster_of_many_tensorflow_tasks_on_one_host_starts() {
     let person = Person::new(256);

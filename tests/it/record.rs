@@ -20,6 +20,8 @@ use std::path::Path;
 use hvtui::domain::event::Envelope;
 use hvtui::record::{Error, Reader, Recorder, Writer};
 
+pub(crate) use damage::of_a_later_version;
+
 /// Writes a closed recording.
 pub(crate) fn write(path: &Path, envelopes: &[Envelope]) {
     let mut writer = Writer::new(std::fs::File::create(path).unwrap()).unwrap();

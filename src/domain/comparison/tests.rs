@@ -1,6 +1,12 @@
+use std::sync::Arc;
+
 use super::*;
-use crate::domain::analysis::fixtures::{Told, late_run, late_run_in, spec, timing};
+use crate::domain::analysis::fixtures::{Told, info, late_run, late_run_in, spec, timing};
+use crate::domain::event::{Event, Origin};
+use crate::domain::gpu::Reading;
+use crate::domain::ids::HostId;
 use crate::domain::outcome::RunEnd;
+use crate::domain::sync::Code;
 
 fn side(whole: RunAnalysis) -> Side {
     Side { whole, common: None }
@@ -137,6 +143,42 @@ fn what_was_run_is_compared_fact_by_fact() {
         ]
     );
     assert_eq!(comparison.notes, ["neither run told steps: only times and telemetry are compared"]);
+}
+
+#[test]
+fn code_hosts_gpus_and_versions_that_differ_are_told_and_what_is_alike_is_not() {
+    let of = |code: Code, host: &str, gpu: &str, driver: &str| {
+        let mut spec = spec(2);
+        spec.code = Some(code);
+        for placement in &mut spec.placements {
+            placement.host = HostId::from(host);
+        }
+        let mut told = Told::new(spec);
+        let mut info = info(2);
+        info.driver = Reading::Value(driver.to_owned());
+        info.gpus.iter_mut().for_each(|one| gpu.clone_into(&mut one.name));
+        told.tell(Origin::Host(HostId::from(host)), Event::HostDescribed { info: Arc::new(info) });
+        side(told.finish(RunEnd::Finished))
+    };
+    let clean =
+        || Code { commit: Some("4f2a".to_owned()), branch: Some("main".to_owned()), ..Code::default() };
+    let changed = Code { commit: Some("9c01".to_owned()), dirty: Some("ab".to_owned()), ..clean() };
+    let a = of(clean(), "gpu-a", "NVIDIA H200", "550.54");
+    let b = of(changed, "gpu-b", "NVIDIA H100", "570.1");
+    let text = |text: &str| Some(text.to_owned());
+    let differs = |name: &str, a, b| Difference { name: name.to_owned(), a, b };
+    assert_eq!(
+        compare(&a, &b).differences,
+        [
+            differs("slots", text("gpu-a:0-1"), text("gpu-b:0-1")),
+            differs("commit", text("4f2a"), text("9c01")),
+            differs("GPUs", text("2 × H200"), text("2 × H100")),
+            differs("driver", text("550.54"), text("570.1")),
+            differs("uncommitted changes", None, text("ab")),
+        ]
+    );
+    let same = of(clean(), "gpu-a", "NVIDIA H200", "550.54");
+    assert_eq!(compare(&a, &same).differences, []);
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! What is left of a recording that was cut, changed, or never was one.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 
 use hvtui::record::{Error, Integrity, Reader};
+use mcap::records::{MessageHeader, Metadata};
+use mcap::write::NoSeek;
 use proptest::prelude::*;
+use serde_json::json;
 
-use super::events::{any_envelopes, run};
+use super::events::{START, any_envelopes, run};
 use super::{read, write};
 
 fn recorded() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
@@ -139,15 +143,79 @@ fn a_chunk_that_was_never_finished_is_left_out() {
     assert!(back.len() > 100);
 }
 
+/// No bit of the beginning has a CRC, and none of them is needed.
+#[test]
+fn one_changed_bit_before_the_first_chunk_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let all = run(1, 2);
+    write(&path, &all);
+    let bytes = std::fs::read(&path).unwrap();
+    // magic, header and metadata
+    let mut first = 8;
+    while bytes[first] != 6 {
+        first += 9 + u64::from_le_bytes(bytes[first + 1..first + 9].try_into().unwrap()) as usize;
+    }
+    assert!((60..300).contains(&first), "{first}");
+    let format = bytes.windows(10).position(|window| window == b"format\x01\0\0\0").unwrap() + 10;
+    for (at, bit) in (0..first).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1_u8 << bit;
+        std::fs::write(&path, &changed).unwrap();
+        let reader = Reader::open(&path).unwrap_or_else(|error| panic!("byte {at}, bit {bit}: {error}"));
+        assert!(read(&reader) == all, "byte {at}, bit {bit}");
+        // 3 becomes 7
+        let is_damaged = matches!(reader.integrity(), Integrity::Damaged { .. });
+        assert!((at, bit) != (format, 2) || is_damaged, "{:?}", reader.integrity());
+    }
+}
+
+/// A recording of a later version: of format 9, as its chunk tells, too. All else in it could be read here.
+pub(crate) fn of_a_later_version() -> Vec<u8> {
+    let mut writer = mcap::WriteOptions::new()
+        .profile("hvtui")
+        .library("hvtui 9.0.0")
+        .compression(Some(mcap::Compression::Zstd))
+        .compression_threads(0)
+        .chunk_size(None)
+        .disable_seeking(true)
+        .create(NoSeek::new(Vec::new()))
+        .unwrap();
+    let metadata = BTreeMap::from([("format".to_owned(), "9".to_owned())]);
+    writer.write_metadata(&Metadata { name: "hvtui".to_owned(), metadata }).unwrap();
+    writer.add_channel_with_id(1, 0, "/chunk", "json", &BTreeMap::new()).unwrap();
+    let note = json!({
+        "first_seq": 1, "last_seq": 1, "start": START, "end": START, "envelopes": 1, "format": 9
+    });
+    let header = MessageHeader { channel_id: 1, sequence: 0, log_time: 0, publish_time: 0 };
+    writer.write_to_known_channel(&header, note.to_string().as_bytes()).unwrap();
+    writer.finish().unwrap();
+    writer.into_inner().into_inner()
+}
+
 #[test]
 fn a_later_format_is_named() {
-    let (_folder, path, mut bytes) = recorded();
-    let at = bytes.windows(10).position(|window| window == b"format\x01\0\0\0").unwrap();
-    bytes[at + 10] = b'9';
-    std::fs::write(&path, &bytes).unwrap();
+    let (_folder, path, bytes) = recorded();
+    let later = of_a_later_version();
+    std::fs::write(&path, &later).unwrap();
     let error = Reader::open(&path).unwrap_err();
     assert!(matches!(error, Error::Newer { found: 9, .. }), "{error}");
     assert!(error.to_string().contains("update hvtui"));
+    // before its first chunk, and where that is damaged, the number at its beginning alone tells it
+    let chunk = later.windows(8).position(|window| window == b"\x04\0\0\0zstd").unwrap() - 37;
+    let mut damaged = later.clone();
+    damaged[chunk + 80] ^= 0x10;
+    for left in [&later[..chunk], &damaged[..]] {
+        std::fs::write(&path, left).unwrap();
+        assert!(matches!(Reader::open(&path), Err(Error::Newer { found: 9, .. })), "{} bytes", left.len());
+    }
+    // a number that was changed: the chunks are of a version that is known
+    let at = bytes.windows(10).position(|window| window == b"format\x01\0\0\0").unwrap();
+    let mut changed = bytes;
+    changed[at + 10] = b'9';
+    std::fs::write(&path, &changed).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    assert!(read(&reader) == run(3, 12) && matches!(reader.integrity(), Integrity::Damaged { .. }));
 }
 
 proptest! {
