@@ -7,6 +7,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use hvtui::domain::outcome::RunEnd;
+use hvtui::record::Reader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -261,7 +263,12 @@ fn all_lines_come_to_a_reader_that_begins_late() {
     let mut blocked =
         Blocked::start(person.hvtui(&["run", "-np", "1", "--", "sh", "-c", &script]), Stream::Out);
     until("a rank that has printed all", || person.path("printed").exists());
-    until("its recorded end", || person.recorded()["outcome"]["end"] == "finished");
+    let runs = person.path(".local/state/hvtui/runs");
+    until("its recorded end", || {
+        let run = std::fs::read_dir(&runs).ok().and_then(|mut runs| runs.next()?.ok());
+        let reader = run.and_then(|run| Reader::open(&run.path().join("run.mcap")).ok());
+        reader.is_some_and(|reader| reader.outcome().is_some_and(|outcome| outcome.end == RunEnd::Finished))
+    });
     let text = blocked.read();
     let (code, said) = blocked.end("a run that is over");
     assert_eq!(code, Some(0), "{said}");

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use crate::common::client::{Client, Ended, printed, run};
 use crate::common::cluster::{Cluster, skip};
 use crate::common::in_time::OutputInTime;
+use crate::python_hooks::has_torch;
 
 /// `conda NAME...`: a Miniconda in `~/miniconda3` with these environments; the first has an activation script, a
 /// variable of its own and one of a package.
@@ -389,9 +390,7 @@ fn a_shared_library_that_is_missing_is_named_as_the_cause() {
 #[test]
 fn torchrun_starts_the_python_of_the_venv_on_both_hosts() {
     let Some(cluster) = two() else { return };
-    let torch = std::process::Command::new("/usr/bin/python3").args(["-c", "import torch"]).output_in_time();
-    if !torch.is_ok_and(|out| out.status.success()) {
-        skip("python3-torch is not installed");
+    if !has_torch() {
         return;
     }
     let client = Client::new(cluster);

@@ -74,9 +74,9 @@ fn emptied(screen: Screen) -> Story {
 fn a_key_that_needs_a_row_says_so_where_none_is_shown() {
     let mut seen = Vec::new();
     for screen in SCREENS.into_iter().filter(|one| ![Screen::Launch, Screen::Replay].contains(&one.screen)) {
+        let mut story = emptied(screen.screen);
+        assert_eq!(story.model.ui.screen, screen.screen);
         for binding in screen.bindings() {
-            let mut story = emptied(screen.screen);
-            assert_eq!(story.model.ui.screen, screen.screen);
             let (action, key) = (binding.action, binding.keys[0]);
             let Some(why) = (screen.missing)(&story.model, action) else { continue };
             let before = story.model.ui.clone();
@@ -89,6 +89,7 @@ fn a_key_that_needs_a_row_says_so_where_none_is_shown() {
             assert_eq!((&after.cluster, &after.runs), (&before.cluster, &before.runs), "{action:?}");
             assert_eq!(after.users, before.users, "{action:?}");
             seen.push(screen.name);
+            story = emptied(screen.screen);
         }
     }
     let count = |name: &str| seen.iter().filter(|one| **one == name).count();

@@ -305,11 +305,11 @@ fn lines_that_a_recording_leaves_out_are_told_once() {
     let hosts = person.home().join("hosts.toml");
     let before = std::fs::read_to_string(&hosts).unwrap().replace("spool_cap = \"1M\"\n", "");
     std::fs::write(&hosts, format!("[runs]\nmax_recording = \"1M\"\n{before}")).unwrap();
-    let flood = "import os\nfor i in range(120000): print(i, os.urandom(16).hex())";
+    let flood = "import os\nfor i in range(60000): print(i, os.urandom(32).hex())";
     let out = person.run(&["run", "-np", "1", "--", "python3", "-c", flood]);
     let err = text(&out.stderr);
     assert!(out.status.success(), "{err}");
-    assert_eq!(text(&out.stdout).lines().count(), 120_000, "{err}");
+    assert_eq!(text(&out.stdout).lines().count(), 60_000, "{err}");
     assert_eq!(err.matches("is not whole: it has come to 1.0 M").count(), 1, "{err}");
 }
 

@@ -12,6 +12,7 @@ use crate::common::cluster;
 use crate::common::cluster::Cluster;
 use crate::common::in_time::{OutputInTime, StatusInTime};
 use crate::common::processes::{end_of, until};
+use crate::python_hooks::{PYTHON, has_torch};
 
 /// Two hosts that are nodes of a Slurm, whose controller runs in the hub; they end with this process.
 struct Slurm {
@@ -284,13 +285,8 @@ fn a_run_of_srun_that_is_interrupted_gives_its_nodes_back() {
 #[test]
 fn real_torch_meets_under_srun() {
     let Some((slurm, _turn)) = slurm() else { return };
-    let python = "/usr/bin/python3";
-    if !Command::new(python)
-        .args(["-c", "import torch"])
-        .output_in_time()
-        .is_ok_and(|out| out.status.success())
-    {
-        return cluster::skip(&format!("{python} has no torch: install python3-torch"));
+    if !has_torch() {
+        return;
     }
     let client = Client::new(&slurm.cluster);
     let script = slurm.cluster.dir().join("ddp.py");
@@ -307,7 +303,7 @@ fn real_torch_meets_under_srun() {
         "--nproc-per-node",
         "1",
     ];
-    let ended = slurm.run(&client, &[], &[&line[..], &["--", python, &script]].concat());
+    let ended = slurm.run(&client, &[], &[&line[..], &["--", PYTHON, &script]].concat());
     assert_eq!(ended.code, 0, "{ended:#?}");
     let ends: BTreeSet<&str> =
         ended.out.lines().filter_map(|line| line.split_once("sum=1 loss=")).map(|(_, end)| end).collect();

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::Command;
 
+use super::built;
 use super::in_time::OutputInTime;
 
 /// Runs the test of this name in a process of its own, with more in its environment; true in there.
@@ -13,6 +14,7 @@ pub(crate) fn alone(test: &str, env: &[(&str, OsString)]) -> bool {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--test-threads", "1"])
         .env("HVTUI_TEST_ALONE", "1")
+        .envs(built::made().map(|folder| (built::MADE_AT, folder)))
         .envs(env.iter().map(|(name, value)| (*name, value)))
         .output_in_time()
         .unwrap();

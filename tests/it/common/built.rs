@@ -4,12 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// Names their folder to a test in a process of its own: Cargo, which waits for any other Cargo, is asked once.
+pub(crate) const MADE_AT: &str = "HVTUI_TEST_EXAMPLES";
+
+static MADE: OnceLock<PathBuf> = OnceLock::new();
+
 /// `libfake_nvml.so`, `collective_rank`, …: as the sources say now, also where only one test program was built.
 pub(crate) fn example(file: &str) -> PathBuf {
-    static MADE: OnceLock<PathBuf> = OnceLock::new();
-    let built = MADE.get_or_init(make).join(file);
+    let there = || std::env::var_os(MADE_AT).map_or_else(make, PathBuf::from);
+    let built = MADE.get_or_init(there).join(file);
     assert!(built.is_file(), "no {}: Cargo.toml names no such example", built.display());
     built
+}
+
+/// Their folder, where they were asked for.
+pub(crate) fn made() -> Option<&'static Path> {
+    MADE.get().map(PathBuf::as_path)
 }
 
 /// Has Cargo make the examples, and says where they lie: `target/<profile>/examples`, seen from `target/<profile>/deps/<test>`.

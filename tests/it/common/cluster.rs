@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 use hvtui::procs::identity::Identity;
 use hvtui::sha256;
@@ -21,6 +21,8 @@ use super::processes::{until, wait_for};
 pub(crate) struct Cluster {
     dir: PathBuf,
     state: Value,
+    /// A hosts file with one slot each, once it was asked for.
+    hosts_file: OnceLock<String>,
 }
 
 /// Says that a test can't run here; a failure where everything must be there (`HVTUI_TESTS_STRICT=1`).
@@ -116,7 +118,7 @@ impl Cluster {
         assert!(out.status.success(), "hosts up: {}", text(&out.stderr));
         let state = std::fs::read(dir.join("state.json")).expect("the fixture's state");
         let state = serde_json::from_slice(&state).expect("JSON");
-        Some(Self { dir, state })
+        Some(Self { dir, state, hosts_file: OnceLock::new() })
     }
 
     /// How many hosts there are.
@@ -126,7 +128,10 @@ impl Cluster {
 
     /// A hosts file for all hosts, each with `slots` CPU slots.
     pub(crate) fn hosts_toml(&self, slots: u32) -> String {
-        text(&script(&self.dir).args(["hosts-toml", &slots.to_string()]).output_in_time().unwrap().stdout)
+        let file = self.hosts_file.get_or_init(|| {
+            text(&script(&self.dir).args(["hosts-toml", "1"]).output_in_time().unwrap().stdout)
+        });
+        file.replace("slots = 1\n", &format!("slots = {slots}\n"))
     }
 
     /// A command that runs in the hub as process itself, so that signals reach it.

@@ -1,5 +1,8 @@
 //! One case of the matrix: an operation on made-up values, checked by each rank on its own.
 
+use std::ops::Range;
+use std::sync::OnceLock;
+
 use hvtui::collective::{Buffer, Collective, Communicator, DType, Element, Reduce, bf16, chunk, f16};
 
 /// Which operation.
@@ -37,6 +40,8 @@ pub(crate) struct Case {
 /// A kind of number of which the right result is known.
 trait Number: Element {
     fn made(mixed: u32) -> Self;
+    /// The numbers of which each rank's values are a part.
+    fn table() -> &'static [Self];
     /// Whether `got` is right for these values of all ranks.
     fn is_right(got: Self, all: &[Self], how: Reduce) -> bool;
 }
@@ -46,6 +51,10 @@ macro_rules! integers {
         impl Number for $type {
             fn made(mixed: u32) -> Self {
                 (mixed as i32 >> 6) as $type
+            }
+            fn table() -> &'static [Self] {
+                static TABLE: OnceLock<Vec<$type>> = OnceLock::new();
+                TABLE.get_or_init(numbers)
             }
             fn is_right(got: Self, all: &[Self], how: Reduce) -> bool {
                 let sum: i64 = all.iter().map(|one| i64::from(*one)).sum();
@@ -66,6 +75,10 @@ macro_rules! floats {
         impl Number for $type {
             fn made(mixed: u32) -> Self {
                 $make(f64::from(mixed) / f64::from(u32::MAX) - 0.3)
+            }
+            fn table() -> &'static [Self] {
+                static TABLE: OnceLock<Vec<$type>> = OnceLock::new();
+                TABLE.get_or_init(numbers)
             }
             fn is_right(got: Self, all: &[Self], how: Reduce) -> bool {
                 let wide = all.iter().map(|one| $wide(*one));
@@ -104,10 +117,39 @@ pub(crate) fn run(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
     }
 }
 
+/// How many numbers of a kind there are: a prime, so that no piece of a transfer is as long or a multiple of it.
+const NUMBERS: usize = 65_521;
+
+/// Made once: there are hundreds of millions of values, each of which would take as long as what is done with it.
+fn numbers<T: Number>() -> Vec<T> {
+    let number = |at: usize| {
+        let mixed = (at as u32 ^ 0x9e37_79b1).wrapping_mul(2_654_435_761);
+        let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca6b);
+        T::made(mixed ^ mixed >> 15)
+    };
+    (0..NUMBERS).map(number).collect()
+}
+
+/// Where in the numbers the values of a rank begin: elsewhere for each rank and length.
+fn begin(case: &Case, rank: u32) -> usize {
+    rank as usize * 7_919 + case.len * 131
+}
+
 fn value<T: Number>(case: &Case, rank: u32, index: usize) -> T {
-    let mixed = (index as u32 ^ (case.len as u32) << 7).wrapping_mul(2_654_435_761);
-    let mixed = (mixed ^ rank.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);
-    T::made(mixed ^ mixed >> 15)
+    T::table()[(begin(case, rank) + index) % NUMBERS]
+}
+
+/// So many values of a rank, from this place on.
+fn values<T: Number>(case: &Case, rank: u32, from: usize, count: usize) -> Vec<T> {
+    let table = T::table();
+    let mut values = Vec::with_capacity(count);
+    let mut at = (begin(case, rank) + from) % NUMBERS;
+    while values.len() < count {
+        let until = NUMBERS.min(at + count - values.len());
+        values.extend_from_slice(&table[at..until]);
+        at = 0;
+    }
+    values
 }
 
 enum Memory<T> {
@@ -140,14 +182,13 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
     };
     assert_eq!(data.len(), case.len);
     let (rank, world) = (group.rank(), group.world());
-    let own: Vec<T> = (0..case.len).map(|at| value(case, rank, at)).collect();
-    data.copy_from_slice(&own);
+    data.copy_from_slice(&values(case, rank, 0, case.len));
     let context = |at: usize| format!("rank {rank} of {world} at {at}: {case:?}");
     // The whole of each result is looked at by one rank; that the others have the same bits shows in the digests. Of
     // long ones a sample is, and both ends.
     let looks = case.len % world as usize == rank as usize;
     let step = if case.len > 4000 { 97 } else { 1 };
-    let check = |data: &[T], range: std::ops::Range<usize>| {
+    let check = |data: &[T], range: Range<usize>| {
         let mut all = Vec::with_capacity(world as usize);
         for at in range.clone().step_by(step).chain(range.clone().last()) {
             all.clear();
@@ -171,15 +212,13 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
         What::Allgather => {
             group.allgather(data).unwrap();
             for from in (0..world).filter(|_| looks) {
-                for at in chunk(from as usize, world as usize, case.len) {
-                    assert!(data[at] == value::<T>(case, from, at), "{}", context(at));
-                }
+                assert_same(data, case, from, chunk(from as usize, world as usize, case.len), context);
             }
         }
         What::Broadcast(root) => {
             group.broadcast(root, data).unwrap();
-            for (at, got) in data.iter().enumerate().filter(|_| looks) {
-                assert!(*got == value::<T>(case, root, at), "{}", context(at));
+            if looks {
+                assert_same(data, case, root, 0..case.len, context);
             }
         }
         What::Barrier => {
@@ -187,6 +226,22 @@ fn typed<T: Number>(group: &mut dyn Communicator, case: &Case) -> Option<u64> {
         }
     }
     Some(digest(bytemuck::cast_slice(data)))
+}
+
+/// Asserts that the values of a rank came to these places, bit for bit. Memory is compared with memory: there are many of them.
+fn assert_same<T: Number>(
+    data: &[T],
+    case: &Case,
+    from: u32,
+    places: Range<usize>,
+    context: impl Fn(usize) -> String,
+) {
+    let (start, sent) = (places.start, values::<T>(case, from, places.start, places.len()));
+    let got = &data[places];
+    if bytemuck::cast_slice::<T, u8>(got) != bytemuck::cast_slice::<T, u8>(&sent) {
+        let at = got.iter().zip(&sent).position(|(got, sent)| got != sent).unwrap_or_default();
+        panic!("{}", context(start + at));
+    }
 }
 
 /// In library code, which is optimised: there are gigabytes of them.

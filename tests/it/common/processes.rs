@@ -8,7 +8,7 @@ use hvtui::procs::identity::Stat;
 const DEADLINE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(5);
 /// The longest pause between two looks.
-const LONGEST: Duration = Duration::from_millis(200);
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// Waits until `condition` gives a value.
 #[track_caller]

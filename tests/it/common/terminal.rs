@@ -143,7 +143,9 @@ impl Terminal {
                 return screen;
             }
             assert!(started.elapsed() < deadline, "waited for {what}; the screen shows\n{screen}");
-            std::thread::sleep(Duration::from_millis(20));
+            // each look is a program that starts: what takes long is looked at less often
+            let pause = started.elapsed() / 16;
+            std::thread::sleep(pause.clamp(Duration::from_millis(20), Duration::from_millis(100)));
         }
     }
 

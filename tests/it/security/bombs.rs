@@ -40,7 +40,9 @@ fn with(channel: u16, data: &[u8]) -> Vec<u8> {
 /// `head`, then `each` again and again with commas between, up to about `size` bytes, then `tail`.
 fn list(head: &str, each: &str, tail: &str, size: usize) -> Vec<u8> {
     let count = size / (each.len() + 1);
-    [head.as_bytes(), vec![each; count].join(",").as_bytes(), tail.as_bytes()].concat()
+    let mut all = format!("{each},").repeat(count);
+    all.pop();
+    [head, &all, tail].concat().into_bytes()
 }
 
 /// What `hvtui logs` says of a file, how it ends, and the most memory that it ever had, MiB. The kernel counts that for
