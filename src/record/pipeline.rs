@@ -23,10 +23,21 @@ impl Reader {
         goes_on: &mut dyn FnMut(usize) -> bool,
         take: &mut dyn FnMut(Option<Vec<Timed>>),
     ) -> bool {
+        let decode = |chunk| self.load_some(chunk, |channel| wants(chunk, channel)).ok();
+        self.of_each(decode, goes_on, take)
+    }
+
+    /// Makes something of each chunk by its number, and gives it in the chunks' order. `goes_on`, and what is told, as in
+    /// [`Reader::each_chunk`].
+    pub(super) fn of_each<T: Send>(
+        &self,
+        make: impl Fn(usize) -> T + Sync,
+        goes_on: &mut dyn FnMut(usize) -> bool,
+        take: &mut dyn FnMut(T),
+    ) -> bool {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let threads = if self.chunk_count() < LEAST { 1 } else { cores.min(MOST_THREADS) };
-        let decode = |chunk| self.load_some(chunk, |channel| wants(chunk, channel)).ok();
-        in_order(threads, self.chunk_count(), decode, goes_on, take)
+        in_order(threads, self.chunk_count(), make, goes_on, take)
     }
 }
 

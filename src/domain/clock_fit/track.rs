@@ -71,6 +71,11 @@ impl ClockLines {
         &nearest.line
     }
 
+    /// All lines, oldest first.
+    pub fn all(&self) -> impl Iterator<Item = &ClockLine> {
+        self.before.iter().chain([&self.newest]).map(|one| &one.line)
+    }
+
     /// The newest line.
     pub fn newest(&self) -> &ClockLine {
         &self.newest.line

@@ -62,7 +62,19 @@ impl Clocks {
     /// The client's time of a host's moment, nanoseconds since the Unix epoch; `None` for a host
     /// without a ping.
     pub(super) fn place(&self, host: &HostId, time: HostTime) -> Option<i64> {
-        let offset_ns = self.hosts.get(host)?.at(time).offset_ns(time);
-        i64::try_from(i128::from(time.0) * 1_000 + i128::from(offset_ns)).ok()
+        placed(self.hosts.get(host)?.at(time), time)
     }
+
+    /// Before this moment, nanoseconds since the Unix epoch, no moment of a host from `time` on is placed; `None` for a host without a ping.
+    pub(super) fn earliest(&self, host: &HostId, time: HostTime) -> Option<i64> {
+        let place = |line: &ClockLine| {
+            // one that runs backwards places later moments before earlier ones
+            if line.drift.abs() < 0.5 { placed(line, time).unwrap_or(i64::MIN) } else { i64::MIN }
+        };
+        self.hosts.get(host)?.all().map(place).min()
+    }
+}
+
+fn placed(line: &ClockLine, time: HostTime) -> Option<i64> {
+    i64::try_from(i128::from(time.0) * 1_000 + i128::from(line.offset_ns(time))).ok()
 }

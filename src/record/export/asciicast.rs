@@ -71,6 +71,10 @@ impl Sink for Asciicast {
             _ => Ok(()),
         }
     }
+
+    fn tells_stragglers(&self) -> bool {
+        true
+    }
 }
 
 impl Asciicast {

@@ -126,6 +126,10 @@ impl Sink for Chrome {
         serde_json::to_writer(&mut *out, &other_data)?;
         out.write_all(b"}\n")
     }
+
+    fn tells_stragglers(&self) -> bool {
+        true
+    }
 }
 
 impl Chrome {

@@ -117,6 +117,10 @@ impl Sink for Lines {
     fn end(&mut self, _: &mut Out<'_>, _: &Run<'_>) -> io::Result<()> {
         Ok(())
     }
+
+    fn tells_stragglers(&self) -> bool {
+        true
+    }
 }
 
 /// The first line.

@@ -204,6 +204,10 @@ impl Sink for Rows {
         }
         self.written.pass_on(out)
     }
+
+    fn tells_stragglers(&self) -> bool {
+        true
+    }
 }
 
 impl Rows {

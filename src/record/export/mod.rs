@@ -1,6 +1,6 @@
 //! Recordings in other programs' shapes.
 //!
-//! `selection` decides what is exported. `pass` reads the recording and gives it with its time on one clock (`align`)
+//! `selection` decides what is exported. `survey` finds what must be known before anything is written. `pass` reads the recording and gives it with its time on one clock (`align`)
 //! and the ranks' steps put together (`allreduce`). `out` counts what is written. A format is a file with a [`Format`]
 //! and a line in [`FORMATS`]. What has rows is a `table`, which several formats write. `kernels` puts kernel traces together, which come from no recording.
 
@@ -20,6 +20,7 @@ mod parting;
 mod pass;
 mod prometheus;
 mod selection;
+mod survey;
 mod table;
 mod table_gpus;
 mod table_steps;
@@ -31,8 +32,8 @@ use std::io::Write;
 pub use align::Clocks;
 pub(super) use align::Gather as GatherClocks;
 pub use pass::Exported;
-pub(super) use pass::during;
 pub use selection::{BadSteps, Selection, StepRange};
+pub(super) use survey::during;
 
 use super::error::Error;
 use super::reader::Reader;
@@ -99,8 +100,10 @@ impl Format {
         FORMATS.into_iter().find(|format| format.name == name)
     }
 
-    /// Writes what `selection` takes of a recording. The steps of all of it are read, whatever the selection: what comes before says by whom
-    /// they were told and who was late. Everything else is read of the chunks alone that lie in the selected time. `told` is given the share that is read, percent by percent, from 0 to 1.
+    /// Writes what `selection` takes of a recording. It is read twice: of all chunks the clocks and the steps, then from the first chunk to
+    /// the last one that may hold something of it. Of those before the selected time the steps are read, for what comes before says by whom
+    /// they were told and who was late; everything else of the chunks alone that lie in it. `told` is given the share that is read, percent
+    /// by percent, from 0 to 1.
     ///
     /// # Errors
     /// [`Error::Write`] when `to` can't be written.

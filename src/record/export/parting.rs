@@ -47,6 +47,11 @@ impl Parting {
         world > 1 && self.hooks.values().any(|hooks| *hooks)
     }
 
+    /// Whether nothing is held of a step up to this one.
+    pub(super) fn is_behind(&self, step: u64) -> bool {
+        self.open.first_key_value().is_none_or(|(first, _)| *first > step)
+    }
+
     /// Holds a step; gives those that need not be held any more, in their order.
     pub(super) fn step(&mut self, world: usize, held: Held) -> Vec<Held> {
         let number = held.timing.step;
@@ -139,7 +144,9 @@ mod tests {
         let mut parting = hooks();
         assert_eq!(parting.step(2, held(0, 1, 50)), []);
         assert_eq!(parting.step(2, held(0, 2, 30)), []);
+        assert_eq!([0, 1].map(|step| parting.is_behind(step)), [true, false]);
         let done = parting.step(2, held(1, 1, 8));
+        assert_eq!([1, 2].map(|step| parting.is_behind(step)), [true, false]);
         assert_eq!(told(&done), [(0, 1, 42, 8), (1, 1, 0, 8)]);
         let waits = |held: &Held| held.timing.spans.iter().any(|span| span.phase == Phase::Wait);
         assert!(done.iter().all(waits), "a wait of 0 is one that is told");

@@ -1,8 +1,11 @@
 //! The one pass over a recording that all formats share: what belongs to the selection, in the order of the recording,
 //! with its time on the client's clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::iter::Peekable;
+use std::slice;
 
 use serde_json::Value;
 
@@ -10,11 +13,12 @@ use super::super::error::Error;
 use super::super::format::Channel;
 use super::super::marks;
 use super::super::reader::Reader;
-use super::align::{Clocks, Gather};
+use super::align::Clocks;
 use super::allreduce::{Allreduce, Meetings};
 use super::out::Out;
 use super::parting::{Held, Parting};
 use super::selection::{Chosen, Selection, Span};
+use super::survey::{End, is_chosen, survey};
 use super::told::Told;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::HostSample;
@@ -37,6 +41,10 @@ pub(super) trait Sink {
     fn take(&mut self, out: &mut Out<'_>, run: &Run<'_>, item: &Item<'_>) -> io::Result<()>;
     /// What stands behind everything else.
     fn end(&mut self, out: &mut Out<'_>, run: &Run<'_>) -> io::Result<()>;
+    /// Whether it writes stragglers, which takes all steps from the first one on.
+    fn tells_stragglers(&self) -> bool {
+        false
+    }
 }
 
 /// What is known of the run from the start.
@@ -54,7 +62,7 @@ pub(super) struct Run<'a> {
     /// What its steps tell at all, chosen or not.
     pub(super) told: Told,
     /// Those that tell steps, where processes within ranks are among them.
-    trainers: BTreeSet<TrainerId>,
+    pub(super) trainers: BTreeSet<TrainerId>,
 }
 
 impl Run<'_> {
@@ -157,18 +165,23 @@ pub(super) fn export(
     selection: &Selection,
     told: &mut dyn FnMut(f64),
 ) -> Result<Exported, Error> {
-    export_by(reader, to, sink, selection, told, &needed)
+    export_by(reader, to, sink, selection, told, &Way { load: &needed, ends: true })
 }
 
 /// Reads what is needed of a chunk.
-type Load<'a> = dyn Fn(&Reader, &Chosen<'_>, usize) -> Result<Vec<Envelope>, Error> + 'a;
+type Load<'a> = dyn Fn(&Reader, &Chosen<'_>, usize) -> Result<Vec<Envelope>, Error> + Sync + 'a;
+
+/// How a recording is read.
+struct Way<'a> {
+    load: &'a Load<'a>,
+    /// Whether it ends where nothing that is chosen comes any more.
+    ends: bool,
+}
 
 /// What is needed of a chunk: all of it where it lies in the chosen time. Of any other one the steps, which say who was late and may have
 /// been made long before they were told, and what has no channel of its own.
 fn needed(reader: &Reader, chosen: &Chosen<'_>, chunk: usize) -> Result<Vec<Envelope>, Error> {
-    let nanos = |at: Stamp| at.0.saturating_mul(1_000);
-    let is_chosen =
-        reader.note(chunk).is_none_or(|note| chosen.has_span((nanos(note.start), nanos(note.end))));
+    let is_chosen = is_chosen(reader, chosen, chunk);
     reader.load_untimed(chunk, |channel| is_chosen || matches!(channel, Channel::Phase | Channel::Event))
 }
 
@@ -178,89 +191,61 @@ fn export_by(
     sink: &mut dyn Sink,
     selection: &Selection,
     told: &mut dyn FnMut(f64),
-    load: &Load<'_>,
+    way: &Way<'_>,
 ) -> Result<Exported, Error> {
-    let run = survey(reader, selection, &mut |share| told(share / 2.0));
-    let (world, is_apart) = (run.world(), run.is_apart());
-    let out = Out::new(to, run.chosen.max_events());
-    let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
+    let (run, end) = survey(reader, selection, &mut |share| told(share / 2.0));
+    let end = if way.ends { end } else { End::of_all(reader) };
     let kept = marks::read(reader.path())?;
-    let mut marks = kept.all().iter().peekable();
-    let parting = Parting::default();
-    let mut pass =
-        Pass { out, run, sink, stragglers, meetings, parting, world, is_apart, unaligned_steps: 0 };
-    let mut missing_chunks = 0;
+    let tells_stragglers = sink.tells_stragglers();
+    let mut pass = Pass {
+        out: Out::new(to, run.chosen.max_events()),
+        run: &run,
+        sink,
+        marks: kept.all().iter().peekable(),
+        stragglers: Stragglers::default(),
+        judges: tells_stragglers,
+        meetings: Meetings::default(),
+        parting: Parting::default(),
+        world: run.world(),
+        is_apart: run.is_apart(),
+        unaligned_steps: 0,
+    };
     let mut progress = Progress::of(reader);
-    pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
-    'chunks: for chunk in 0..reader.chunk_count() {
-        let Ok(envelopes) = load(reader, &pass.run.chosen, chunk) else {
-            missing_chunks += 1;
-            continue;
-        };
-        for envelope in envelopes {
-            if let Some(share) = progress.at(envelope.at) {
-                told(0.5 + share / 2.0);
+    pass.sink.begin(&mut pass.out, &run).map_err(Error::Write)?;
+    let is_over = Cell::new(end.chunks == 0);
+    let (mut chunk, mut missing_chunks, mut written) = (0, 0, Ok(()));
+    let mut take = |loaded: Result<Vec<Envelope>, Error>| {
+        // a straggler is told when it is heard of
+        pass.judges = tells_stragglers && chunk < end.heard;
+        match loaded {
+            Ok(envelopes) => {
+                written = pass.chunk(&envelopes, &mut |at| {
+                    if let Some(share) = progress.at(at) {
+                        told(0.5 + share / 2.0);
+                    }
+                });
             }
-            while let Some(mark) = marks.next_if(|mark| mark.at < envelope.at) {
-                pass.mark(mark).map_err(Error::Write)?;
-            }
-            pass.take(&envelope).map_err(Error::Write)?;
-            if pass.out.is_truncated() {
-                break 'chunks;
-            }
+            Err(_) => missing_chunks += 1,
         }
+        chunk += 1;
+        let has_all = chunk >= end.chunks && pass.parting.is_behind(end.newest);
+        is_over.set(has_all || written.is_err() || pass.out.is_truncated());
+    };
+    let load = |chunk| (way.load)(reader, &run.chosen, chunk);
+    reader.of_each(load, &mut |_| !is_over.get(), &mut take);
+    written.map_err(Error::Write)?;
+    if !pass.out.is_truncated() {
+        missing_chunks += end.unread.iter().filter(|unread| **unread >= chunk).count() as u64;
     }
-    let held = pass.parting.rest();
-    pass.held(&held).map_err(Error::Write)?;
-    marks.try_for_each(|mark| pass.mark(mark)).map_err(Error::Write)?;
-    let Pass { mut out, run, sink, unaligned_steps, .. } = pass;
+    pass.rest().map_err(Error::Write)?;
+    let Pass { mut out, sink, unaligned_steps, .. } = pass;
     sink.end(&mut out, &run).and_then(|()| out.flush()).map_err(Error::Write)?;
     let (events, recorded, truncated) = (out.written(), out.recorded(), out.is_truncated());
     Ok(Exported { events, recorded, truncated, unaligned_steps, missing_chunks })
 }
 
-/// What must be known before anything is written: the hosts' clocks, what steps tell, and when the chosen ones were.
-fn survey<'a>(reader: &'a Reader, selection: &'a Selection, read: &mut dyn FnMut(f64)) -> Run<'a> {
-    let mut progress = Progress::of(reader);
-    let (start, _) = reader.range().unwrap_or_default();
-    let spec = reader.spec();
-    let chosen = Chosen::new(selection, spec);
-    let wants = |channel| matches!(channel, Channel::Clock | Channel::Phase);
-    let (mut gather, mut when, mut told) = (Gather::default(), When::default(), Told::of(spec));
-    let mut trainers = BTreeSet::new();
-    for envelope in reader.select(.., wants).flatten() {
-        if let Some(share) = progress.at(envelope.at) {
-            read(share);
-        }
-        gather.take(&envelope);
-        if let (Event::StepDone { timing }, Some(id)) = (&envelope.event, trainer(&envelope.origin)) {
-            told.take(timing);
-            trainers.insert(id);
-        }
-        if chosen.is_by_steps() {
-            when.take(&chosen, &envelope);
-        }
-    }
-    if trainers.iter().all(|id| id.worker().is_none()) {
-        trainers.clear();
-    }
-    let outcome = reader.outcome();
-    let mut run = Run { spec, chosen, clocks: gather.fit(), start, outcome, told, trainers };
-    // an open range reaches to the end of the recording: what follows the last step, such as a failure, is in it
-    let is_open = selection.steps.is_some_and(|steps| steps.last.is_none());
-    let during = when.during(&run.clocks);
-    run.chosen.set_during(during.map(|(first, last)| (first, if is_open { i64::MAX } else { last })));
-    run
-}
-
-/// When the selected steps of the selected ranks were made, nanoseconds since the Unix epoch by the client's clock, without end where
-/// their range is open; `None` where no rank tells any, or none are selected.
-pub(in super::super) fn during(reader: &Reader, selection: &Selection) -> Option<Span> {
-    survey(reader, selection, &mut |_| ()).chosen.during()
-}
-
 /// How much of a recording is read, by the time of its events.
-struct Progress {
+pub(super) struct Progress {
     start: Stamp,
     length_us: i64,
     /// Percent that were told.
@@ -268,13 +253,13 @@ struct Progress {
 }
 
 impl Progress {
-    fn of(reader: &Reader) -> Self {
+    pub(super) fn of(reader: &Reader) -> Self {
         let (start, end) = reader.range().unwrap_or_default();
         Self { start, length_us: end.micros_since(start).max(1), told: -1 }
     }
 
     /// The share that is read with an event of this moment, where that is one percent more.
-    fn at(&mut self, at: Stamp) -> Option<f64> {
+    pub(super) fn at(&mut self, at: Stamp) -> Option<f64> {
         let share = (at.micros_since(self.start) as f64 / self.length_us as f64).clamp(0.0, 1.0);
         let percent = (share * 100.0) as i64;
         if percent <= self.told {
@@ -286,7 +271,7 @@ impl Progress {
 }
 
 /// Which of those that train an event is about.
-fn trainer(origin: &Origin) -> Option<TrainerId> {
+pub(super) fn trainer(origin: &Origin) -> Option<TrainerId> {
     match origin {
         Origin::Rank(_, rank) => Some((*rank).into()),
         Origin::Worker(_, rank, worker) => Some(TrainerId::new(*rank, Some(*worker))),
@@ -294,62 +279,22 @@ fn trainer(origin: &Origin) -> Option<TrainerId> {
     }
 }
 
-/// When the chosen steps were, as long as the clocks are not known.
-#[derive(Default)]
-struct When {
-    /// By each host's clock.
-    hosts: BTreeMap<HostId, (HostTime, HostTime)>,
-    /// By their arrival, as steps are placed that no clock places.
-    arrived: Option<Span>,
-}
-
-impl When {
-    fn take(&mut self, chosen: &Chosen<'_>, envelope: &Envelope) {
-        let (Event::StepDone { timing }, Some(id)) = (&envelope.event, trainer(&envelope.origin)) else {
-            return;
-        };
-        if !chosen.has_trainer(id) || !chosen.has_step(timing.step) {
-            return;
-        }
-        let length_us = i64::from(timing.dur_us);
-        let end = HostTime(timing.start.0.saturating_add(u64::from(timing.dur_us)));
-        if let Some(placement) = chosen.placement(id.rank) {
-            let (first, last) = self.hosts.entry(placement.host.clone()).or_insert((timing.start, end));
-            (*first, *last) = ((*first).min(timing.start), (*last).max(end));
-        }
-        let arrived = by_arrival(envelope.at, length_us.saturating_mul(1_000));
-        self.arrived = Some(joined(self.arrived, arrived));
-    }
-
-    fn during(self, clocks: &Clocks) -> Option<Span> {
-        let placed = self.hosts.iter().filter_map(|(host, (first, last))| {
-            Some((clocks.place(host, *first)?, clocks.place(host, *last)?))
-        });
-        let placed = placed.fold(None, |all, span| Some(joined(all, span)));
-        let is_whole = !self.hosts.is_empty() && self.hosts.keys().all(|host| clocks.of(host).is_some());
-        match (placed, self.arrived) {
-            (Some(placed), _) if is_whole => Some(placed),
-            (placed, arrived) => arrived.map(|arrived| joined(placed, arrived)),
-        }
-    }
-}
-
-fn joined(all: Option<Span>, span: Span) -> Span {
-    all.map_or(span, |all| (all.0.min(span.0), all.1.max(span.1)))
-}
-
 /// Where something lies whose host's clock is not known: its end is when it was heard of.
-fn by_arrival(arrived: Stamp, length_ns: i64) -> Span {
+pub(super) fn by_arrival(arrived: Stamp, length_ns: i64) -> Span {
     let end = arrived.0.saturating_mul(1_000);
     (end.saturating_sub(length_ns), end)
 }
 
 struct Pass<'a, 'o> {
     out: Out<'o>,
-    run: Run<'a>,
+    run: &'a Run<'a>,
     sink: &'o mut dyn Sink,
+    /// Marks that were not given yet.
+    marks: Peekable<slice::Iter<'a, RunMark>>,
     /// Stragglers: judged by all ranks, whichever are exported.
     stragglers: Stragglers,
+    /// Whether they are looked for.
+    judges: bool,
     /// Allreduces likewise.
     meetings: Meetings,
     /// Steps that hooks tell.
@@ -360,6 +305,28 @@ struct Pass<'a, 'o> {
 }
 
 impl Pass<'_, '_> {
+    /// Takes what is needed of a chunk, until there is no room for more. `read` is given the moment of each event.
+    fn chunk(&mut self, envelopes: &[Envelope], read: &mut dyn FnMut(Stamp)) -> io::Result<()> {
+        for envelope in envelopes {
+            read(envelope.at);
+            while let Some(mark) = self.marks.next_if(|mark| mark.at < envelope.at) {
+                self.mark(mark)?;
+            }
+            self.take(envelope)?;
+            if self.out.is_truncated() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives what is held, and the marks behind the last event.
+    fn rest(&mut self) -> io::Result<()> {
+        let held = self.parting.rest();
+        self.held(&held)?;
+        self.marks.clone().try_for_each(|mark| self.mark(mark))
+    }
+
     fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
         let at = envelope.at.0.saturating_mul(1_000);
         match (&envelope.event, &envelope.origin) {
@@ -424,7 +391,7 @@ impl Pass<'_, '_> {
     }
 
     fn give(&mut self, item: &Item<'_>) -> io::Result<()> {
-        self.sink.take(&mut self.out, &self.run, item)
+        self.sink.take(&mut self.out, self.run, item)
     }
 
     /// Gives what happened at a moment, if that is chosen.
@@ -444,19 +411,27 @@ impl Pass<'_, '_> {
         if self.is_apart {
             return self.give_step(id, timing, arrived);
         }
-        let before = self.stragglers.now().map(|now| now.rank);
-        self.stragglers.step(self.world, Rank(id.number), timing);
-        if let Some(now) = self.stragglers.now().filter(|now| before != Some(now.rank)).cloned() {
-            let (at, late) = (arrived.0.saturating_mul(1_000), self.run.trainer(now.rank));
-            if self.run.chosen.has_trainer(late) {
-                self.at(at, &Item::Straggler { id: late, at, straggler: &now })?;
-            }
+        if self.judges {
+            self.judge(id, timing, arrived)?;
         }
         if self.parting.holds(self.world) {
             let done = self.parting.step(self.world, Held { id, arrived, timing: timing.clone() });
             return self.held(&done);
         }
         self.give_step(id, timing, arrived)
+    }
+
+    /// Looks for a straggler; gives it where it has become one.
+    fn judge(&mut self, id: TrainerId, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
+        let before = self.stragglers.now().map(|now| now.rank);
+        self.stragglers.step(self.world, Rank(id.number), timing);
+        let now = self.stragglers.now().filter(|now| before != Some(now.rank)).cloned();
+        let Some(straggler) = now else { return Ok(()) };
+        let (at, id) = (arrived.0.saturating_mul(1_000), self.run.trainer(straggler.rank));
+        if !self.run.chosen.has_trainer(id) {
+            return Ok(());
+        }
+        self.at(at, &Item::Straggler { id, at, straggler: &straggler })
     }
 
     /// Gives steps that were held.
@@ -504,9 +479,10 @@ impl Pass<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::fs::File;
+    use std::path::Path;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::domain::analysis::fixtures::{START, blank_sample, spec, timing};
@@ -514,19 +490,20 @@ mod tests {
     use crate::domain::fixtures::log_line;
     use crate::domain::hooks::StepsBy;
     use crate::record::Writer;
-    use crate::record::export::FORMATS;
     use crate::record::export::selection::StepRange;
+    use crate::record::export::{FORMATS, Format};
 
     const S: i64 = 1_000_000;
 
-    /// A minute of two ranks, whose steps hooks tell; those of the second come 20 s late, as those of a host that was cut off.
-    fn recorded() -> Vec<Envelope> {
+    /// A minute of two ranks, in so many attempts that count their steps from 1; those of the second come so many seconds late, as those of
+    /// a host that was cut off.
+    fn recorded(by: StepsBy, attempts: u64, late: i64) -> Vec<Envelope> {
         let spec = spec(2);
         let id = spec.id.clone();
         let rank = |rank: u32| Origin::Rank(id.clone(), Rank(rank));
         let host = || Origin::Host(HostId::from("gpu-a"));
         let mut told = vec![(0, Origin::Run(id.clone()), Event::RunCreated { spec: Arc::new(spec) })];
-        told.extend((0..2).map(|number| (10, rank(number), Event::StepsBy { by: StepsBy::Hooks })));
+        told.extend((0..2).map(|number| (10, rank(number), Event::StepsBy { by })));
         for second in 1..=60_u64 {
             let now = second as i64 * S;
             let sample =
@@ -534,14 +511,15 @@ mod tests {
             told.push((now, host(), Event::ClockSampled { sample }));
             told.push((now + 1, host(), blank_sample()));
             for number in 0..2 {
+                let step = (second - 1) % (60 / attempts) + 1;
                 let timing = timing(second, [10, 20, 30, 40 + 20 * number, 0, 7]);
-                let late = 20 * S * i64::from(number);
-                let done = Event::StepDone { timing: Arc::new(timing) };
-                told.push((now + 200_000 + late, rank(number), done));
+                let late_us = late * S * i64::from(number);
+                let done = Event::StepDone { timing: Arc::new(StepTiming { step, ..timing }) };
+                told.push((now + 200_000 + late_us, rank(number), done));
                 let line = Arc::new(log_line(number, format!("line {second}")));
                 told.push((now + 500_000, rank(number), Event::LogPrinted { line }));
                 let (name, value) = ("lr".into(), 0.5);
-                let metric = Event::MetricReported { name, value, step: Some(second) };
+                let metric = Event::MetricReported { name, value, step: Some(step) };
                 told.push((now + 600_000, rank(number), metric));
             }
         }
@@ -550,47 +528,86 @@ mod tests {
         (1..).zip(told).map(of).collect()
     }
 
-    #[test]
-    fn a_part_is_the_same_whether_all_is_read_or_what_is_needed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.mcap");
+    /// The recording and the chunks that it has.
+    fn reader(folder: &Path, recorded: Vec<Envelope>) -> Reader {
+        let path = folder.join("run.mcap");
         let mut writer = Writer::new(File::create(&path).unwrap()).unwrap();
-        for envelope in recorded() {
+        for envelope in recorded {
             writer.push(envelope).unwrap();
         }
         writer.finish().unwrap();
-        let reader = Reader::open(&path).unwrap();
-        let moment = |second: i64| Some(START.plus_micros(second * S));
-        let second = Selection { from: moment(30), to: moment(31), ..Selection::default() };
-        let steps = Some(StepRange { first: Some(30), last: Some(31) });
+        Reader::open(&path).unwrap()
+    }
+
+    /// What an export writes, what is told of it, and how many events were read for it.
+    fn exported(
+        (reader, selection, format): (&Reader, &Selection, &Format),
+        way: &Way<'_>,
+    ) -> (Vec<u8>, Exported, usize) {
+        let count = AtomicUsize::new(0);
+        let load = |reader: &Reader, chosen: &Chosen<'_>, chunk: usize| -> Result<_, Error> {
+            let loaded = (way.load)(reader, chosen, chunk)?;
+            count.fetch_add(loaded.len(), Ordering::Relaxed);
+            Ok(loaded)
+        };
+        let (mut bytes, mut sink) = (Vec::new(), (format.sink)());
+        let way = Way { load: &load, ends: way.ends };
+        let exported = export_by(reader, &mut bytes, &mut *sink, selection, &mut |_| (), &way).unwrap();
+        (bytes, exported, count.into_inner())
+    }
+
+    fn moment(second: i64) -> Option<Stamp> {
+        Some(START.plus_micros(second * S))
+    }
+
+    fn steps(first: u64, last: u64) -> Option<StepRange> {
+        Some(StepRange { first: Some(first), last: Some(last) })
+    }
+
+    #[test]
+    fn a_part_is_the_same_whether_all_is_read_or_what_is_needed() {
+        let second = || Selection { from: moment(30), to: moment(31), ..Selection::default() };
         let selections = [
             Selection::default(),
             Selection { from: moment(59), ..Selection::default() },
             Selection { to: moment(2), ..Selection::default() },
-            Selection { steps, ..Selection::default() },
-            second,
+            Selection { steps: steps(30, 31), ..Selection::default() },
+            Selection { steps: steps(70, 71), ..Selection::default() },
+            Selection { ranks: Some(vec![Rank(1)]), ..second() },
+            Selection { steps: steps(10, 90), max_events: Some(9), ..second() },
+            second(),
         ];
-        let mut read = (0, 0);
-        for (selection, format) in selections.iter().flat_map(|of| FORMATS.map(|format| (of, format))) {
-            let count = Cell::new(0);
-            let of = |load: &Load<'_>| {
-                count.set(0);
-                let counted = |reader: &Reader, chosen: &Chosen<'_>, chunk: usize| -> Result<_, Error> {
-                    let loaded = load(reader, chosen, chunk)?;
-                    count.set(count.get() + loaded.len());
-                    Ok(loaded)
-                };
-                let (mut bytes, mut sink) = (Vec::new(), (format.sink)());
-                let exported = export_by(&reader, &mut bytes, &mut *sink, selection, &mut |_| (), &counted);
-                (bytes, exported.unwrap(), count.get())
-            };
-            let all = of(&everything);
-            let some = of(&needed);
-            assert!(all.0 == some.0 && all.1 == some.1, "{} of {selection:?}", format.name);
-            read = (all.2, some.2);
+        let (hooks, program) = (StepsBy::Hooks, StepsBy::Program);
+        for (by, attempts, late) in [(hooks, 1, 20), (hooks, 3, 20), (hooks, 1, 0), (program, 1, 20)] {
+            let folder = tempfile::tempdir().unwrap();
+            let reader = reader(folder.path(), recorded(by, attempts, late));
+            for (selection, format) in selections.iter().flat_map(|of| FORMATS.map(|format| (of, format))) {
+                let of = |load: &Load<'_>, ends| exported((&reader, selection, format), &Way { load, ends });
+                let (all, some) = (of(&everything, false), of(&needed, true));
+                let is_same = all.0 == some.0 && all.1 == some.1;
+                let name = format.name;
+                assert!(is_same, "{name} of {selection:?}, {by:?}, {attempts} attempts, {late} s late");
+            }
         }
-        let (all, some) = read;
-        assert!(some < all / 2, "{some} of {all} events are read for one second");
+    }
+
+    #[test]
+    fn of_a_part_the_chunks_behind_it_are_not_read() {
+        let selection = Selection { to: moment(10), ..Selection::default() };
+        // a chunk that has a late step tells others too, whose other rank is as late
+        for (attempts, late, last) in [(1, 0, 10), (1, 20, 50), (3, 0, 50)] {
+            let folder = tempfile::tempdir().unwrap();
+            let reader = reader(folder.path(), recorded(StepsBy::Hooks, attempts, late));
+            let (_, end) = survey(&reader, &selection, &mut |_| ());
+            let told_by = |chunks: usize| reader.chunk_span(chunks - 1).unwrap().1.micros_since(START);
+            let is_of = |second: i64, at: i64| (second * S..(second + 2) * S).contains(&at);
+            assert!(is_of(10, told_by(end.heard)) && is_of(last, told_by(end.chunks)), "{last}: {end:?}");
+            let what = (&reader, &selection, FORMATS[0]);
+            let of = |load: &Load<'_>, ends| exported(what, &Way { load, ends }).2;
+            let (all, some) = (of(&everything, false), of(&needed, true));
+            let most = if last == 10 { all / 3 } else { all / 2 };
+            assert!(some < most, "{last}: {some} of {all} events are read for ten seconds");
+        }
     }
 
     fn everything(reader: &Reader, _: &Chosen<'_>, chunk: usize) -> Result<Vec<Envelope>, Error> {

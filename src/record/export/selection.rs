@@ -174,15 +174,18 @@ impl<'a> Chosen<'a> {
 
     /// Whether a part of a span is chosen.
     pub(super) fn has_span(&self, (start, end): Span) -> bool {
+        self.window().is_some_and(|(first, last)| end >= first && start <= last)
+    }
+
+    /// From when to when something is chosen; `None` where no step is.
+    pub(super) fn window(&self) -> Option<Span> {
         let Selection { from, to, steps, .. } = self.selection;
-        let after = from.is_none_or(|from| end >= from.0.saturating_mul(1_000));
-        let before = to.is_none_or(|to| start <= to.0.saturating_mul(1_000).saturating_add(999));
-        let during = match (steps, self.during) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(_), Some((first, last))) => end >= first && start <= last,
-        };
-        after && before && during
+        let first = from.map_or(i64::MIN, |from| from.0.saturating_mul(1_000));
+        let last = to.map_or(i64::MAX, |to| to.0.saturating_mul(1_000).saturating_add(999));
+        match steps {
+            None => Some((first, last)),
+            Some(_) => self.during.map(|during| (first.max(during.0), last.min(during.1))),
+        }
     }
 
     /// At most so many events.
@@ -227,12 +230,14 @@ mod tests {
         let chosen = Chosen::new(&selection, None);
         let spans = [(0, 9_999), (0, 10_000), (12_000, 13_000), (20_999, 30_000), (21_000, 30_000)];
         assert_eq!(spans.map(|span| chosen.has_span(span)), [false, true, true, true, false]);
+        assert_eq!(chosen.window(), Some((10_000, 20_999)));
         assert!(chosen.has_rank(Rank(9)) && chosen.has_host(&HostId::from("a")));
         let steps = Some(StepRange { first: Some(2), last: Some(3) });
         let selection = Selection { steps, ranks: Some(vec![Rank(1)]), ..Selection::default() };
         let mut chosen = Chosen::new(&selection, None);
-        assert!(!chosen.has_moment(5), "no such step was made");
+        assert!(!chosen.has_moment(5) && chosen.window().is_none(), "no such step was made");
         chosen.set_during(Some((4, 6)));
+        assert_eq!(chosen.window(), Some((4, 6)));
         assert_eq!([3, 4, 6, 7].map(|at| chosen.has_moment(at)), [false, true, true, false]);
         assert_eq!([1, 2].map(|rank| chosen.has_rank(Rank(rank))), [true, false]);
         assert_eq!([1, 2, 3, 4].map(|step| chosen.has_step(step)), [false, true, true, false]);

@@ -40,6 +40,13 @@ impl Told {
         self.samples |= timing.samples > 0;
     }
 
+    /// What other steps of the run tell.
+    pub(super) fn join(&mut self, other: Self) {
+        self.phases.iter_mut().zip(other.phases).for_each(|(told, other)| *told |= other);
+        self.hidden |= other.hidden;
+        self.samples |= other.samples;
+    }
+
     /// Whether samples are told.
     pub(super) fn samples(self) -> bool {
         self.samples
@@ -99,6 +106,19 @@ mod tests {
         assert_eq!(of(&timing(&[], 0)), ([None; 3], None), "its trace is cut");
         assert_eq!(of(&timing(&[(Phase::Transfer, 9)], 0)), ([None, Some(0), Some(9)], Some(0)));
         assert_eq!(of(&timing(&[], 50)), ([None, Some(0), Some(0)], Some(50)), "all of it was hidden");
+    }
+
+    #[test]
+    fn what_parts_of_the_run_tell_the_run_tells() {
+        let of = |timing: &StepTiming| {
+            let mut told = Told::default();
+            told.take(timing);
+            told
+        };
+        let (waits, hides) = (timing(&[(Phase::Wait, 9)], 0), timing(&[], 20));
+        let mut told = of(&waits);
+        told.join(of(&hides));
+        assert_eq!((told.hidden(), told.samples(), told.phases), (true, false, of(&waits).phases));
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl<'a> Traces<'a> {
         let key = event.pid.key();
         let is_operator = matches!(kind, Work::Operator);
         let is_crowded = if is_operator { self.operators >= MOST_OPERATORS } else { self.kept >= MOST_KEPT };
-        if !self.open.contains_key(&key) && self.open.len() >= MOST_PROCESSES || is_crowded {
+        if is_crowded || self.open.len() >= MOST_PROCESSES && !self.open.contains_key(&key) {
             if is_operator {
                 self.ops += 1;
             } else {
@@ -231,7 +231,7 @@ impl<'a> Traces<'a> {
             Told::Step(_) => &mut self.kept,
             Told::Part(_) => &mut self.operators,
         };
-        if *kept >= MOST_KEPT || !self.open.contains_key(&thread) && self.open.len() >= MOST_PROCESSES {
+        if *kept >= MOST_KEPT || self.open.len() >= MOST_PROCESSES && !self.open.contains_key(&thread) {
             self.dropped += 1;
             return;
         }

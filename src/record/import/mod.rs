@@ -1,9 +1,10 @@
 //! Other programs' traces as recordings.
 //!
-//! `choice` takes the files of a folder that are meant, `source` opens a file and unpacks it, `scanner` takes its text apart event by event, `trace_event` reads one of them. What a
+//! `choice` takes the files of a folder that are meant, `source` opens a file and unpacks it, `scanner` takes its text apart event by event, on a thread of its own (`ahead`), `trace_event` reads one of them. What a
 //! file is is judged by its contents alone. A format is a fold over the events that makes the events of a run of them, and
 //! `target` records those as those of any run are. What a trace does not tell is not invented: `summary` says what is missing.
 
+mod ahead;
 mod choice;
 mod chrome;
 mod clock;
@@ -284,9 +285,8 @@ fn read(
     beside: &mut dyn FnMut(&str, &[u8]),
 ) -> Result<(FileRead, End), Error> {
     let source = source::open(path)?;
-    let mut scanner = Scanner::new(source.text);
     let (mut events, mut unread, mut at_us) = (0, 0, 0);
-    while let Some(item) = scanner.next(true) {
+    let mut each = |item: Item<'_>| -> Result<(), Error> {
         match item {
             Item::Head(key, text) => beside(&key, text),
             Item::Event(text) => match TraceEvent::read(text) {
@@ -297,7 +297,9 @@ fn read(
                 None => unread += 1,
             },
         }
-    }
+        Ok(())
+    };
+    let scanner = ahead::each(Scanner::new(source.text), &mut each)?;
     let end = scanner.ending();
     let file = FileRead {
         path: path.to_owned(),

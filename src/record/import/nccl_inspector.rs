@@ -14,6 +14,7 @@ use serde::de::IgnoredAny;
 use super::super::error::Error;
 use super::run::{Asked, is_moment, unknown_places};
 use super::scanner::End;
+use super::source::Text;
 use super::summary::{FileRead, Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::{cut, source};
@@ -219,8 +220,6 @@ impl<R: Read> Lines<R> {
         }
     }
 }
-
-type Text = Box<dyn Read>;
 
 /// A file that is read.
 struct Open<'a> {

@@ -20,10 +20,13 @@ const MOST_FOLDERS: usize = 1 << 12;
 const MOST_WINDOW: u32 = 27;
 const MCAP: &[u8] = b"\x89MCAP0\r\n";
 
+/// What a text is read from.
+pub(super) type Text = Box<dyn Read + Send>;
+
 /// A trace's text.
 pub(super) struct Source {
     /// Unpacked.
-    pub(super) text: Box<dyn Read>,
+    pub(super) text: Text,
     /// Whether the file is packed.
     pub(super) is_packed: bool,
 }

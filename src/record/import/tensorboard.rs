@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::error::Error;
 use super::run::{Asked, is_moment, unknown_places};
+use super::source::Text;
 use super::summary::{FileRead, Folded, LeftOut, StepsRead};
 use super::target::Target;
 use super::tfevents::{Records, Scalars};
@@ -26,8 +27,6 @@ const MOST_RANKS: u32 = 4096;
 const MOST_NAME: usize = 256;
 /// By whose clock its times are.
 pub(super) const CLOCK: &str = "each writer's own wall clock";
-
-type Text = Box<dyn std::io::Read>;
 
 /// A file that is read.
 struct Open<'a> {

@@ -34,6 +34,29 @@ const ARGS: [&str; 21] = [
     "labels",
 ];
 
+/// By its first byte, which lengths a name in [`ARGS`] has, a bit each: most other names are told from those by that.
+static LENGTHS: [u64; 256] = lengths();
+
+const fn lengths() -> [u64; 256] {
+    let mut all = [0; 256];
+    let mut at = 0;
+    while at < ARGS.len() {
+        let name = ARGS[at].as_bytes();
+        all[name[0] as usize] |= 1_u64 << name.len();
+        at += 1;
+    }
+    all
+}
+
+/// Where a name stands in [`ARGS`].
+fn place_of(name: &str) -> Option<usize> {
+    let lengths = LENGTHS[usize::from(*name.as_bytes().first()?)];
+    if name.len() > 63 || (lengths >> name.len()) & 1 == 0 {
+        return None;
+    }
+    ARGS.iter().position(|known| *known == name)
+}
+
 /// An event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -272,7 +295,7 @@ impl Visitor<'_> for AnyKey {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(Key(ARGS.iter().position(|known| *known == name)))
+        Ok(Key(place_of(name)))
     }
 }
 
@@ -294,5 +317,17 @@ mod tests {
             assert_eq!((event.phase(), event.span()), ("i", None), "{args}");
         }
         assert!(TraceEvent::read(b"{\"ph\":\"X\"").is_none());
+    }
+
+    #[test]
+    fn arguments_are_known_by_their_whole_names() {
+        for (at, name) in ARGS.into_iter().enumerate() {
+            assert_eq!(place_of(name), Some(at), "{name}");
+            assert_eq!((place_of(&name[1..]), place_of(&format!("{name}s"))), (None, None), "{name}");
+        }
+        let long = "s".repeat(64);
+        for name in ["", "stet", "Ev Idx", "External id", "é", long.as_str()] {
+            assert_eq!(place_of(name), None, "{name}");
+        }
     }
 }
