@@ -51,6 +51,12 @@ impl<T: Clone> Blocks<T> {
         (0..self.count).filter_map(|at| self.get(at))
     }
 
+    /// So many of the newest ones, newest first: without looking each up by its place.
+    pub fn newest(&self, count: usize) -> impl Iterator<Item = &T> {
+        // behind the last one there is none, and what is gone lies before the first
+        self.all.iter().rev().flat_map(|block| block.iter().rev().flatten()).take(count.min(self.count))
+    }
+
     /// Those from the first one on that is not `before`: all that are stand in front of it.
     pub fn after<'a>(
         &'a self,
@@ -163,6 +169,10 @@ mod tests {
                 let first = number.saturating_sub(most as u64 - 1).max(1);
                 assert_eq!(numbers(&blocks), (first..=number).collect::<Vec<_>>());
                 assert_eq!(blocks.iter().rev().count(), blocks.len());
+                for count in [0, 1, BLOCK, most, usize::MAX] {
+                    let newest: Vec<u64> = blocks.newest(count).copied().collect();
+                    assert_eq!(newest, blocks.iter().rev().take(count).copied().collect::<Vec<_>>());
+                }
                 assert_eq!((blocks.front(), blocks.back()), (Some(&first), Some(&number)));
                 for from in [0, first, number - 1, number] {
                     let after: Vec<u64> = blocks.after(&|one| *one <= from).copied().collect();
@@ -210,7 +220,7 @@ mod tests {
         for first in [1, BLOCK as u64 - 1, BLOCK as u64, BLOCK as u64 + 1] {
             let mut blocks: Blocks<u64> = (1..=first).collect();
             blocks.keep(0);
-            assert!(blocks.is_empty() && blocks.back().is_none());
+            assert!(blocks.is_empty() && blocks.back().is_none() && blocks.newest(3).next().is_none());
             (5..45).for_each(|number| blocks.push(number));
             assert_eq!(numbers(&blocks), (5..45).collect::<Vec<_>>(), "{first}");
         }

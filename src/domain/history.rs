@@ -429,7 +429,7 @@ impl RunHistory {
                 places = times.iter().map(|(from, to)| series.places(*from, *to)).collect();
             }
             for (((sum, count), at), (_, to)) in sums.iter_mut().zip(&places).zip(times) {
-                let peak = series.at_places(*at).iter().filter_map(|load| load.util()).max();
+                let peak = SlotLoad::most_util(series.at_places(*at));
                 let near = || series.told(*at, *to, |_| LOAD_HOLDS_US).and_then(busy);
                 if let Some(load) = peak.map(share).or_else(near) {
                     *sum += load;

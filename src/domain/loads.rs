@@ -34,6 +34,13 @@ impl SlotLoad {
         self.util.value()
     }
 
+    /// How busy it was at most in all of these times, percent.
+    pub(super) fn most_util(loads: &[Self]) -> Option<u32> {
+        // what is not known is the least
+        let most = loads.iter().map(|load| load.util.0.wrapping_add(1)).max()?;
+        most.checked_sub(1).map(u32::from)
+    }
+
     /// The used share of its memory, 0..=1.
     pub fn memory(self) -> Option<f64> {
         self.memory.share()
@@ -203,6 +210,17 @@ mod tests {
         assert_eq!(SlotLoad::from(u16::from(load)), load);
         let beyond = SlotLoad::new(Some(f64::NAN), Some(7.0));
         assert_eq!((beyond.util(), beyond.memory()), (Some(0), Some(1.0)));
+    }
+
+    #[test]
+    fn the_peak_of_some_times_is_that_of_those_that_are_known() {
+        let loads = [None, Some(0.4), Some(1.0), Some(0.0), None].map(|util| SlotLoad::new(util, None));
+        for from in 0..=loads.len() {
+            for to in from..=loads.len() {
+                let of = &loads[from..to];
+                assert_eq!(SlotLoad::most_util(of), of.iter().filter_map(|load| load.util()).max());
+            }
+        }
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl RecentSteps {
         self.0.iter()
     }
 
+    /// So many of the newest ones, newest first.
+    pub fn newest(&self, count: usize) -> impl Iterator<Item = &Arrived> {
+        self.0.newest(count)
+    }
+
     /// Those that arrived after a moment.
     pub fn after(&self, moment: Stamp) -> impl Iterator<Item = &Arrived> + Clone {
         self.0.after(&|(arrived, _)| *arrived <= moment)

@@ -8,7 +8,7 @@ use mcap::records::op;
 use super::chunk;
 use super::closing::newest_kept;
 use super::error::Error;
-use super::far_steps::{FarSteps, Gather};
+use super::far_steps::{self, Gather};
 use super::format::ChunkNote;
 use super::loss::{self, Loss};
 use super::reader::OUT_OF_ORDER;
@@ -29,8 +29,8 @@ pub struct Check {
     pub files: Vec<FileCheck>,
     /// What is missing between its good chunks.
     pub losses: Vec<Loss>,
-    /// Steps that lie far outside of the run, as [`super::far_steps::of`] gives them.
-    pub far_steps: Option<Vec<FarSteps>>,
+    /// Steps that lie far outside of the run: of all chunks.
+    pub far_steps: far_steps::Found,
 }
 
 /// One checked file.
@@ -167,7 +167,7 @@ impl FileCheck {
 
 /// Checks the recording that begins with `first`. While it is written, its last file is left alone.
 pub fn check(first: &Path, is_written: bool) -> Check {
-    let mut gathered = Gathered { steps: Some(Gather::new()), ..Gathered::default() };
+    let mut gathered = Gathered { steps: Some(Gather::default()), ..Gathered::default() };
     let mut files = Vec::new();
     let paths = segments::of(first);
     for (number, path) in paths.iter().enumerate() {
@@ -181,7 +181,7 @@ pub fn check(first: &Path, is_written: bool) -> Check {
     let first = gathered.good.first().map(|chunk| chunk.note.start);
     let far_steps = match (gathered.steps, &gathered.spec) {
         (Some(steps), Some(spec)) => steps.judge(spec, first.unwrap_or(spec.created)),
-        _ => Some(Vec::new()),
+        _ => far_steps::Found::default(),
     };
     Check { spec: gathered.spec, files, losses, far_steps }
 }
@@ -266,8 +266,11 @@ impl Gathered {
         if self.good.last().is_some_and(|last| note.first_seq <= last.note.last_seq) {
             return Err(OUT_OF_ORDER.to_owned());
         }
-        if let Some(steps) = &mut self.steps {
-            steps.count(note.envelopes);
+        if self.spec.is_none() {
+            self.spec = spec;
+        }
+        if let (Some(steps), Some(spec)) = (&mut self.steps, &self.spec) {
+            steps.of_run(spec);
         }
         if decode {
             match (chunk::decode(record, |_| true), &mut self.steps) {
@@ -275,9 +278,6 @@ impl Gathered {
                 (Ok(_), None) => {}
                 (Err(reason), _) => of.unreadable.push((at, reason)),
             }
-        }
-        if self.spec.is_none() {
-            self.spec = spec;
         }
         of.chunks += 1;
         of.events += note.envelopes;

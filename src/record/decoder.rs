@@ -75,6 +75,13 @@ impl Decoder {
         }
     }
 
+    /// These chunks are wanted next. Where others are being taken apart they are not waited for: then none of these is asked for.
+    pub(super) fn ask_from(&mut self, reader: &Reader, first: usize, last: usize) {
+        if let Some(before) = first.checked_sub(1).filter(|_| self.asked.is_empty()) {
+            self.ask(reader, before, last);
+        }
+    }
+
     /// What a chunk holds, if it was asked for and comes next; waits until it is taken apart.
     pub(super) fn take(&mut self, chunk: usize) -> Option<Decoded> {
         if self.asked.front() == Some(&chunk) { self.receive() } else { None }
@@ -163,6 +170,25 @@ mod tests {
         // nothing lies behind the last one
         decoder.ask(&reader, 11, 50);
         assert!(decoder.asked.is_empty());
+    }
+
+    #[test]
+    fn what_is_wanted_besides_waits_for_no_other_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let reader = reader(folder.path(), 12, 5);
+        let mut decoder = decoder();
+        decoder.ask_from(&reader, 4, 6);
+        assert_eq!(decoder.asked, [4, 5, 6]);
+        for chunk in 4..=6 {
+            assert_eq!(decoder.take(chunk).unwrap().unwrap(), reader.load(chunk).unwrap(), "{chunk}");
+        }
+        // before the first chunk there is none to come from
+        decoder.ask_from(&reader, 0, 3);
+        assert!(decoder.asked.is_empty() && decoder.take(0).is_none());
+        decoder.ask(&reader, 8, 11);
+        decoder.ask_from(&reader, 2, 3);
+        assert_eq!(decoder.asked, [9, 10, 11]);
+        assert!(decoder.take(2).is_none());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::decoder::Decoder;
 use super::fold::{self, Fold};
 use super::format::Channel;
 use super::reader::Reader;
@@ -49,9 +50,11 @@ impl Glimpse {
     }
 
     /// What can be told of a moment, where nothing is known but the recording: looks between tell where the time went.
-    pub(super) fn at(&self, reader: &Reader, moment: Stamp) -> World {
+    pub(super) fn at(&self, reader: &Reader, moment: Stamp, decoder: &mut Decoder) -> World {
         let last = reader.chunk_at(moment);
         let first = self.tail(reader, last, TAIL);
+        // what came last is taken apart meanwhile
+        decoder.ask_from(reader, first, last);
         let looks = self.looks(reader, first, moment);
         let mut world = self.head.clone();
         world.leap(looks.len().div_ceil(LOOKS_A_POINT));
@@ -61,16 +64,24 @@ impl Glimpse {
                 world.look_at(envelope);
             }
         }
-        self.end(reader, world, first..=last, moment)
+        self.end((reader, decoder), world, first..=last, moment)
     }
 
     /// What can be told of a moment, where a later one has told where the time went: quicker by far.
-    pub(super) fn before(&self, reader: &Reader, moment: Stamp, later: &Histories) -> World {
+    pub(super) fn before(
+        &self,
+        reader: &Reader,
+        moment: Stamp,
+        later: &Histories,
+        decoder: &mut Decoder,
+    ) -> World {
         let last = reader.chunk_at(moment);
         let first = self.tail(reader, last, SHORT_TAIL);
+        // likewise
+        decoder.ask_from(reader, first, last);
         let mut world = self.head.clone();
         world.leap_to(reader.chunk_span(first).map_or(moment, |(start, _)| start), later);
-        self.end(reader, world, first..=last, moment)
+        self.end((reader, decoder), world, first..=last, moment)
     }
 
     /// The first chunk of what came last: so many envelopes at most, and one chunk at least.
@@ -83,7 +94,13 @@ impl Glimpse {
     }
 
     /// Takes in the stages that were entered before what came last, and that.
-    fn end(&self, reader: &Reader, mut world: World, chunks: RangeInclusive<usize>, moment: Stamp) -> World {
+    fn end(
+        &self,
+        (reader, decoder): (&Reader, &mut Decoder),
+        mut world: World,
+        chunks: RangeInclusive<usize>,
+        moment: Stamp,
+    ) -> World {
         for chunk in self.chunk..*chunks.start() {
             if let Some((note, (_, end))) = reader.note(chunk).zip(reader.chunk_span(chunk))
                 && let Some(stage) = note.stage
@@ -92,7 +109,7 @@ impl Glimpse {
             }
         }
         for chunk in chunks {
-            let envelopes = reader.load(chunk).unwrap_or_default();
+            let envelopes = decoder.take(chunk).unwrap_or_else(|| reader.load(chunk)).unwrap_or_default();
             envelopes
                 .iter()
                 .take_while(|timed| timed.time <= moment)

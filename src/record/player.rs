@@ -4,6 +4,7 @@
 //! It folds its own [`World`] beside the one on screen. That gives checkpoints as it goes, so that a
 //! move backwards folds a few seconds again instead of the whole recording.
 
+mod far;
 mod first;
 mod stepping;
 
@@ -14,6 +15,7 @@ use super::ahead::{Lines, Phases, Timeline};
 use super::checkpoints::Place;
 use super::decoder::Decoder;
 use super::error::Error;
+use super::far_steps;
 use super::fold::{Fold, Until};
 use super::glimpse::Glimpse;
 use super::integrity::Integrity;
@@ -112,6 +114,8 @@ pub struct Player {
     timeline: Timeline,
     /// Where the time went in that window.
     phases: Phases,
+    /// The search for steps that lie far outside of the run, until they are told.
+    far_steps: Option<far_steps::Search>,
     /// Whether it was being written when it was looked at last.
     writing: Writing,
     /// Why what was written since could not be read.
@@ -137,7 +141,7 @@ impl Player {
     /// A replay at the start of a recording, paused.
     pub fn new(reader: Reader) -> Self {
         let (start, end) = reader.range().unwrap_or_default();
-        let steps = reader.spec().map(Steps::new);
+        let (steps, far_steps) = (reader.spec().map(Steps::new), far_steps::Search::new(&reader));
         Self {
             reader,
             start,
@@ -163,6 +167,7 @@ impl Player {
             lines_ahead: None,
             timeline: Timeline::default(),
             phases: Phases::default(),
+            far_steps,
             writing: Writing::Over,
             unread: None,
         }

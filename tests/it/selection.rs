@@ -9,7 +9,7 @@ use crate::common::world::{
 use crate::screens::{COLOR, shoot, text};
 use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::analysis::{Analyzer, Choice, RunAnalysis};
-use hvtui::domain::event::{Envelope, Event};
+use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::run::RunStage;
@@ -17,7 +17,7 @@ use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::record::export::{Selection, StepRange};
 use hvtui::record::{Reader, Study, Writer, figures};
 use hvtui::tui::canvas::{Caps, ColorDepth};
-use hvtui::tui::core::{Analyzed, Effect, Key, KeyCode, Mouse, MouseKind, Msg, PlayCommand, Screen};
+use hvtui::tui::core::{Analyzed, Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayCommand, Screen};
 use hvtui::tui::screens::replay::selection::{FiguresUi, selected};
 use hvtui::tui::screens::run::lanes::lane_columns;
 use hvtui::tui::screens::run::rows::{RankRow, rows};
@@ -556,5 +556,40 @@ fn figures_are_read_beside_the_replay() {
                 break;
             }
         }
+    });
+}
+
+#[test]
+fn steps_of_a_wrong_clock_are_told_beside_the_replay() {
+    let mut story = training();
+    let mut steps = 0;
+    for envelope in &mut story.told {
+        let is_of_it = matches!(envelope.origin, Origin::Rank(_, Rank(3)));
+        if let (true, Event::StepDone { timing }) = (is_of_it, &mut envelope.event) {
+            Arc::make_mut(timing).start = HostTime(0);
+            steps += 1;
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = recording(dir.path(), &story.told);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut replay = Replay::open(&path, Arc::new(AlertRules::default()), None).unwrap();
+        let told = loop {
+            let messages = replay.next(1).await;
+            let notice = messages.into_iter().find_map(|msg| match msg {
+                Msg::Notice(level, text) => Some((level, text)),
+                Msg::ReplayFailed(why) => panic!("{why}"),
+                _ => None,
+            });
+            if let Some(notice) = notice {
+                break notice;
+            }
+        };
+        let words = format!(
+            "a wrong clock puts {steps} steps of rank 3 outside of the run, where no lane shows them: \
+             hvtui runs check says more"
+        );
+        assert_eq!(told, (Level::Warning, words));
     });
 }

@@ -20,7 +20,7 @@ use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, padded, ranges};
 use crate::record::closing::{self, Repaired};
-use crate::record::far_steps::{self, FarSteps};
+use crate::record::far_steps::FarSteps;
 use crate::record::{Check, Error, FileCheck, FileState, Lock, Loss, Store, check};
 
 /// How many bad places of a file are shown.
@@ -42,10 +42,11 @@ struct Recording {
     path: String,
     files: Vec<File>,
     lost: Vec<Lost>,
-    /// Steps whose clocks put them far outside of the run: no fault of the files. `None` where they are not looked for.
-    far_steps: Option<Vec<FarSteps>>,
+    /// Steps whose clocks put them far outside of the run: no fault of the files.
+    far_steps: Vec<FarSteps>,
+    /// What is said of them.
     #[serde(skip)]
-    is_imported: bool,
+    about_far_steps: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -188,8 +189,8 @@ impl Recording {
             path: first.display().to_string(),
             lost: lost.collect(),
             files,
-            far_steps: check.far_steps.clone(),
-            is_imported: check.spec.as_ref().is_some_and(RunSpec::is_imported),
+            far_steps: check.far_steps.ranks.clone(),
+            about_far_steps: check.far_steps.words(check.spec.as_ref().is_some_and(RunSpec::is_imported)),
         }
     }
 
@@ -418,7 +419,7 @@ fn text(recording: &Recording) -> String {
     for lost in &recording.lost {
         let _ = writeln!(lines, "      {}", sanitize(&lost.words));
     }
-    if let Some(words) = far_steps::words(recording.far_steps.as_deref(), recording.is_imported) {
+    if let Some(words) = &recording.about_far_steps {
         let _ = writeln!(lines, "      {words}");
     }
     lines

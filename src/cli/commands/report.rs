@@ -74,11 +74,10 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says which steps a wrong clock puts outside of the run; of a recording that is too large for that `hvtui runs check` says so.
+/// Says which steps a wrong clock puts outside of the run; of a large recording those of a part of it, `hvtui runs check` tells all.
 fn say_far_steps(reader: &Reader) {
     let is_imported = reader.spec().is_some_and(RunSpec::is_imported);
-    let words = far_steps::of(reader).and_then(|far| far_steps::words(Some(&far), is_imported));
-    if let Some(words) = words {
+    if let Some(words) = far_steps::of(reader).words(is_imported) {
         note(&words);
     }
 }

@@ -66,7 +66,7 @@ impl RankState {
 
     /// Its newest steps, newest first.
     pub fn recent_steps(&self, count: usize) -> impl Iterator<Item = &StepTiming> {
-        self.steps.iter().rev().take(count).map(|(_, step)| step)
+        self.steps.newest(count).map(|(_, step)| step)
     }
 
     /// Samples a second over its newest steps.

@@ -8,9 +8,10 @@ use crate::record::glimpse::Glimpse;
 
 /// A way of so many envelopes takes a quarter of a second: what can be told at once is told first.
 const LONG_WAY: u64 = 150_000;
-/// Where a later moment has told where the time went, that takes as long as to fold a third of so many. A shorter way takes about a frame:
-/// moves near a place that was left, where checkpoints lie near each other, show nothing rough between.
-const FELT_WAY: u64 = 12_000;
+/// Where a later moment has told where the time went, that takes as long as to fold half of so many. A shorter way takes about a frame, with
+/// the copies of the world at its beginning and its end: moves near a place that was left, where checkpoints lie near each other, show
+/// nothing rough between.
+const FELT_WAY: u64 = 8_000;
 
 impl Player {
     /// What can be told at once of a moment before one that was left, where the way there is felt. The fold stays where it is.
@@ -28,7 +29,7 @@ impl Player {
         }
         self.begin_glimpses();
         let (glimpse, (_, known)) = self.glimpse.as_ref().zip(self.known.as_ref())?;
-        Some(glimpse.before(&self.reader, self.playhead, known))
+        Some(glimpse.before(&self.reader, self.playhead, known, &mut self.decoder))
     }
 
     /// What can be told at once of any moment, where a long way begins.
@@ -37,7 +38,7 @@ impl Player {
             return None;
         }
         self.begin_glimpses();
-        Some(self.glimpse.as_ref()?.at(&self.reader, self.playhead))
+        Some(self.glimpse.as_ref()?.at(&self.reader, self.playhead, &mut self.decoder))
     }
 
     fn begin_glimpses(&mut self) {

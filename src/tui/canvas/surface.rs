@@ -59,7 +59,8 @@ impl<'a> Canvas<'a> {
     fn end_wide_before(&mut self, x: u16, y: u16) {
         if x > 0 && y < self.height() {
             let before = self.cell(x - 1, y);
-            if before.symbol().width() > 1 {
+            let symbol = before.symbol();
+            if !symbol.chars().all(is_plain) && symbol.width() > 1 {
                 before.set_symbol(" ");
             }
         }
@@ -72,12 +73,29 @@ impl<'a> Canvas<'a> {
             return x;
         }
         let max = max.min(self.width() - x);
+        // most of what is written
+        if text.chars().all(is_plain) {
+            return self.plain(x, y, max, text, style);
+        }
         let text = sanitize(text);
         if text.width() <= usize::from(max) {
             return self.put(x, y, &text, max, style);
         }
         let end = self.put(x, y, &text, max - 1, style);
         self.put(end, y, "…", 1, style)
+    }
+
+    /// The same for characters that each are a cell and harmless, without looking for what belongs together.
+    fn plain(&mut self, x: u16, y: u16, max: u16, text: &str, style: Style) -> u16 {
+        self.end_wide_before(x, y);
+        let is_cut = text.chars().nth(max.into()).is_some();
+        let mut end = x;
+        for (c, column) in text.chars().zip(x..x + max) {
+            let c = if is_cut && column + 1 == x + max { '…' } else { c };
+            self.cell(column, y).set_char(c).set_style(style);
+            end = column + 1;
+        }
+        end
     }
 
     /// Writes a sign of our own that is one column wide, as [`Self::text`] would.
@@ -169,6 +187,11 @@ impl<'a> Canvas<'a> {
     }
 }
 
+/// Whether a character is a cell of its own whatever stands beside it, and harmless: those of ASCII, boxes, blocks and braille.
+fn is_plain(c: char) -> bool {
+    matches!(c, ' '..='~' | '\u{2500}'..='\u{259f}' | '\u{2800}'..='\u{28ff}')
+}
+
 /// What stands behind the first `columns` columns of a text; a wide character that begins before and ends behind is left out.
 pub(in crate::tui) fn skip_columns(text: &str, columns: usize) -> &str {
     let mut before = 0;
@@ -258,6 +281,36 @@ mod tests {
         assert_eq!(as_glyph, as_text);
         assert_eq!(as_glyph[(1, 0)].symbol(), "│");
         assert_eq!(as_glyph[(5, 0)].symbol(), " ", "nothing stands beside the part");
+    }
+
+    #[test]
+    fn plain_text_is_written_as_any_text_is() {
+        let caps = crate::tui::canvas::Caps { color: crate::tui::canvas::ColorDepth::Full, ascii: false };
+        let theme = Theme::new(caps, crate::tui::core::ThemeName::Auto);
+        let all = (' '..='~').chain('\u{2500}'..='\u{259f}').chain('\u{2800}'..='\u{28ff}');
+        for c in all {
+            assert!(is_plain(c) && c.width() == Some(1) && sanitize(c.to_string().as_str()) == c.to_string());
+        }
+        assert!(!['\t', '\u{7f}', '…', '日', '\u{301}', '\u{fe0f}', '\u{25b6}'].into_iter().any(is_plain));
+        let drawn = |text: &str, (x, max): (u16, u16), is_plain: bool| {
+            let mut buf = Buffer::empty(Rect::new(0, 0, 9, 1));
+            let mut canvas = Canvas::new(&mut buf, theme);
+            canvas.text(0, 0, 9, "日本語", theme.bad);
+            let end = if is_plain {
+                canvas.plain(x, 0, max, text, theme.accent)
+            } else if text.width() <= usize::from(max) {
+                canvas.put(x, 0, text, max, theme.accent)
+            } else {
+                let end = canvas.put(x, 0, text, max - 1, theme.accent);
+                canvas.put(end, 0, "…", 1, theme.accent)
+            };
+            (buf, end)
+        };
+        for text in ["", "a", "ab c", "──▁▂█", "⠁⣿ 12 %", "abcdefghijkl"] {
+            for (x, max) in [(0, 1), (0, 9), (1, 4), (3, 2), (8, 1), (2, 7)] {
+                assert_eq!(drawn(text, (x, max), true), drawn(text, (x, max), false), "{text} {x} {max}");
+            }
+        }
     }
 
     #[test]

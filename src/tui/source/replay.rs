@@ -16,7 +16,7 @@ use crate::domain::marks::MarkChange;
 use crate::domain::playback::LineSearch;
 use crate::domain::time::Stamp;
 use crate::record::{Error, Flush, LookedAhead, Player};
-use crate::tui::core::{Analyzed, Effect, Msg, PlayCommand};
+use crate::tui::core::{Analyzed, Effect, Level, Msg, PlayCommand};
 use crate::tui::source::EventSource;
 use crate::tui::source::figures::FiguresDesk;
 use crate::tui::source::marks::{MarksDesk, first_told};
@@ -212,7 +212,7 @@ fn play(mut player: Player, asked: &Receiver<Asked>, moved: &told::Sender<Vec<Ms
 }
 
 /// Waits for a command, or until the playhead wants to move or the recording has grown. Meanwhile it tells what lies
-/// after the playhead.
+/// after the playhead, and once which steps lie far outside of the run.
 fn wait(
     player: &mut Player,
     asked: &Receiver<Asked>,
@@ -220,18 +220,19 @@ fn wait(
     looked: &mut Stamp,
 ) -> Result<Asked, RecvTimeoutError> {
     loop {
-        while player.looks_ahead() {
+        loop {
             match asked.try_recv() {
                 Ok(first) => return Ok(first),
                 Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
                 Err(TryRecvError::Empty) => {}
             }
-            let told = player.look_ahead().map(|told| match told {
-                LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
-                LookedAhead::Phases(window) => Msg::PhaseWindow(window),
-                LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
-                LookedAhead::Line(line) => Msg::LineFound(line),
-            });
+            let told = if player.looks_ahead() {
+                look_ahead(player)
+            } else if player.looks_for_far_steps() {
+                player.look_for_far_steps().map(|words| Msg::Notice(Level::Warning, words))
+            } else {
+                break;
+            };
             if told.is_some_and(|told| moved.blocking_send(vec![told]).is_err()) {
                 return Err(RecvTimeoutError::Disconnected);
             }
@@ -256,6 +257,16 @@ fn wait(
             return first;
         }
     }
+}
+
+/// Reads some of what lies after the playhead.
+fn look_ahead(player: &mut Player) -> Option<Msg> {
+    player.look_ahead().map(|told| match told {
+        LookedAhead::Timeline(ahead) => Msg::TimelineAhead(ahead),
+        LookedAhead::Phases(window) => Msg::PhaseWindow(window),
+        LookedAhead::Lines(after, lines) => Msg::LinesAhead(after, lines),
+        LookedAhead::Line(line) => Msg::LineFound(line),
+    })
 }
 
 /// How long until it is looked whether the recording has grown; `None` where it can't.

@@ -141,8 +141,10 @@ impl<'a> Charts<'a> {
 
     /// `p50 244   p95 251   max 318`.
     fn step_words(&self) -> String {
-        let steps = self.frame.run.trainers().flat_map(|one| one.state.recent_steps(STEPS));
-        let times: Vec<u32> = steps.map(|step| step.dur_us).collect();
+        let mut times: Vec<u32> = Vec::with_capacity(self.frame.run.ranks.len() * STEPS);
+        for one in self.frame.run.trainers() {
+            one.state.recent_steps(STEPS).for_each(|step| times.push(step.dur_us));
+        }
         let (p50, p95) = middle_and_long(times).unzip();
         let words = |us: Option<u32>| match us {
             None => "–".to_owned(),
