@@ -167,7 +167,8 @@ fn a_file_of_another_program_is_looked_at_without_being_kept() {
 fn what_a_look_that_was_killed_has_left_goes_with_the_next_one() {
     let person = Person::new(1);
     let temporary = person.home().join("tmp");
-    let hour = Duration::from_micros(hvtui::clock::now().0.unsigned_abs()) - Duration::from_secs(3_700);
+    let now = Duration::from_micros(hvtui::clock::now().0.unsigned_abs());
+    let hour = now.saturating_sub(Duration::from_secs(3_700));
     let made = |pid: u32, name: &str, is_old: bool| {
         let name = format!("hvtui-import-{pid}-{name}");
         let folder = temporary.join(&name);

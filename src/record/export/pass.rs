@@ -556,10 +556,12 @@ mod tests {
         (bytes, exported, count.into_inner())
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as it is where it is given")]
     fn moment(second: i64) -> Option<Stamp> {
         Some(START.plus_micros(second * S))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as it is where it is given")]
     fn steps(first: u64, last: u64) -> Option<StepRange> {
         Some(StepRange { first: Some(first), last: Some(last) })
     }

@@ -299,6 +299,7 @@ mod tests {
     use crate::domain::event::Origin;
 
     /// Steps from one number to another that began at a moment of the host, microseconds.
+    #[expect(clippy::unnecessary_wraps, reason = "as it is where it is given")]
     fn steps(first: u64, last: u64, start: u64) -> Option<Stretch> {
         let hosts = BTreeMap::from([(HostId::from("a"), HostTime(start))]);
         Some(Stretch { first, last, hosts, arrived: i64::MAX })

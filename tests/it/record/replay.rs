@@ -367,10 +367,10 @@ impl Long {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.mcap");
         write(&path, &envelopes);
-        let (before, last) = envelopes.split_at(envelopes.len() - A_LITTLE);
+        let (before, rest) = envelopes.split_at(envelopes.len() - A_LITTLE);
         let before_end = world_at(before, Stamp(i64::MAX));
         let mut end = before_end.clone();
-        for envelope in last {
+        for envelope in rest {
             end.apply(envelope);
         }
         Self { recording: fs::read(&path).unwrap(), envelopes, end, before_end }
