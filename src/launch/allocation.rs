@@ -2,6 +2,7 @@
 //! then the inventory. Pure; must not ask Slurm itself.
 
 use crate::domain::ids::HostId;
+use crate::launch::names;
 use crate::launch::request::{Pick, PlacementSpec, SlotName};
 
 /// The most hosts that a list is expanded to.
@@ -81,7 +82,10 @@ pub enum AllocationError {
         job: String,
     },
     /// Ranks that do not divide into hosts.
-    #[error("--free {ranks} --nproc-per-node {each}: {ranks} is not a multiple of {each}; ask for one")]
+    #[error(
+        "--free {ranks} --nproc-per-node {each}: {ranks} is not a multiple of {each}; ask for {}",
+        names::nearest_multiples(*ranks, *each)
+    )]
     NotAMultiple {
         /// Ranks asked for.
         ranks: u32,
@@ -378,7 +382,7 @@ mod tests {
         assert_eq!(free(4, Some(2), ""), Ok("n1:2,n2:2 None".to_owned()));
         assert_eq!(free(2, Some(2), ""), Ok("n1:2 None".to_owned()), "one host, though the job has two");
         insta::assert_snapshot!(free(6, Some(2), "").unwrap_err(), @"--free 6 --nproc-per-node 2: job 7 of Slurm has 2 hosts; ask for more with salloc -N 3");
-        insta::assert_snapshot!(free(3, Some(2), "").unwrap_err(), @"--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for one");
+        insta::assert_snapshot!(free(3, Some(2), "").unwrap_err(), @"--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for 2 or 4");
         insta::assert_snapshot!(free(2, None, "util<5").unwrap_err(), @"--filter 'util<5': Slurm has chosen the GPUs of job 7; leave --filter out, or ask for such GPUs with the options of salloc, such as --constraint or --gres=gpu:MODEL:N");
     }
 

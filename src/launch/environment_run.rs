@@ -1,5 +1,5 @@
-//! Programs that start what stands behind them: in an environment, as `uv run …` and `conda run -n x …`, or with other limits
-//! and priorities, as `nice …` and `timeout 1h …`. Pure; must not know any launcher.
+//! Programs that start what stands behind them: in an environment, as `uv run …` and `conda run -n x …`, or with other limits,
+//! priorities and variables, as `nice …`, `timeout 1h …` and `env A=b …`. Pure; must not know any launcher.
 
 use super::{environment, names};
 use crate::domain::environment::NONE;
@@ -46,7 +46,11 @@ const WITH_VALUE: [&str; 32] = [
 
 /// Programs that change how what stands behind them runs: each with its options that take the next word, and how many other
 /// words stand before what it starts.
-const WRAPPERS: [(&str, &str, usize); 7] = [
+const WRAPPERS: [(&str, &str, usize); 11] = [
+    ("env", "-u --unset -C --chdir", 0),
+    ("nohup", "", 0),
+    ("setsid", "", 0),
+    ("time", "-f --format -o --output", 0),
     ("nice", "-n --adjustment", 0),
     ("ionice", "-c --class -n --classdata", 0),
     ("timeout", "-s --signal -k --kill-after", 1),
@@ -81,11 +85,26 @@ fn wrapped<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     let (_, with_value, others) = WRAPPERS.iter().find(|(name, ..)| *name == program)?;
     let mut at = 1;
     while text(at)?.starts_with('-') {
+        // a line of its own stands behind it in one word
+        if program == "env" && text(at).is_some_and(|word| word.starts_with("-S") || word.starts_with("--s"))
+        {
+            return None;
+        }
         let takes = with_value.split(' ').any(|option| Some(option) == text(at));
         at += 1 + usize::from(takes);
     }
     at += others;
+    while program == "env" && is_variable(text(at)?) {
+        at += 1;
+    }
     text(at).map(|_| at)
+}
+
+/// `NAME=…`.
+fn is_variable(word: &str) -> bool {
+    let is_name =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
+    word.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
 /// What stands behind the `run` of an environment's program.
@@ -170,6 +189,8 @@ mod tests {
             ("numactl -N 0 --membind=0 ./a", "./a"),
             ("/usr/bin/stdbuf -oL -e 0 ./a", "./a"),
             ("ionice -c 3 chrt -f 10 ./a", "./a"),
+            ("timeout 1h env -u X A=b C= nohup ./a d=e", "./a d=e"),
+            ("time -p -o t.txt setsid -f ./a", "./a"),
         ] {
             assert_eq!(started(line).as_deref(), Some(program), "{line}");
         }
@@ -182,6 +203,9 @@ mod tests {
             "python uv run x",
             "timeout 5",
             "nice",
+            "env",
+            "env A=b",
+            "env -S ./a",
         ] {
             assert_eq!(started(line), None, "{line}");
         }

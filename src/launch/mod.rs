@@ -4,7 +4,9 @@
 //! it against what the hosts have into a [`plan::LaunchPlan`], which is shown, and then started as it was shown.
 //! Files, the environment and the hosts are handed in.
 
+pub mod again;
 pub mod allocation;
+pub mod batch_lines;
 pub mod by_hand;
 pub mod container;
 pub mod delegate;

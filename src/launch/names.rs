@@ -37,6 +37,18 @@ pub fn spool_cap(text: &str) -> Option<u64> {
     units::parse_bytes(text).filter(|cap| *cap >= Spool::LEAST_CAP)
 }
 
+/// The multiples of `each` that lie nearest to a number that is none: `2 or 4` of 3 and 2.
+pub fn nearest_multiples(number: u32, each: u32) -> String {
+    let each = u64::from(each.max(1));
+    let below = u64::from(number) / each * each;
+    let above = below + each;
+    match (below, u32::try_from(above)) {
+        (0, _) => above.to_string(),
+        (_, Ok(_)) => format!("{below} or {above}"),
+        (_, Err(_)) => below.to_string(),
+    }
+}
+
 /// What to say of a text that is no silence.
 pub const SILENCE_FAULT: &str =
     "is no length of time of 1s or more: write one such as 90s, 30m or 2h, or `off`";
@@ -158,6 +170,15 @@ mod tests {
         assert_eq!(slot_name("GPU-3f2a-1"), Some(SlotName::Uuid("GPU-3f2a-1".to_owned())));
         for bad in ["", "-1", "GPU-", "x", "GPU-a b"] {
             assert_eq!(slot_name(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_multiples_on_both_sides_of_a_number_are_named() {
+        for (number, each, named) in
+            [(3, 2, "2 or 4"), (7, 4, "4 or 8"), (3, 4, "4"), (u32::MAX, 2, "4294967294"), (3, 0, "3 or 4")]
+        {
+            assert_eq!(nearest_multiples(number, each), named, "{number} {each}");
         }
     }
 

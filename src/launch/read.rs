@@ -160,7 +160,10 @@ pub enum RequestError {
     #[error("--filter:\n{0}")]
     BadFilter(String),
     /// Free GPUs that do not divide into hosts.
-    #[error("--free {ranks} --nproc-per-node {each}: {ranks} is not a multiple of {each}; ask for one")]
+    #[error(
+        "--free {ranks} --nproc-per-node {each}: {ranks} is not a multiple of {each}; ask for {}",
+        names::nearest_multiples(*ranks, *each)
+    )]
     NotAMultiple {
         /// Ranks asked for.
         ranks: u32,

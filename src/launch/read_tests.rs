@@ -60,7 +60,7 @@ fn free_gpus_are_shared_out_over_hosts() {
     let place = read(&free(4), None, no_variable).unwrap().place;
     let PlacementSpec::Free { ranks: 4, per_host: Some(2), .. } = place else { panic!("{place:?}") };
     let fault = fails(&free(3));
-    assert_eq!(fault, "--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for one");
+    assert_eq!(fault, "--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for 2 or 4");
 }
 
 #[test]

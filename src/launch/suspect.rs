@@ -73,11 +73,15 @@ pub fn starts_ranks(script: &str, path: &str) -> Option<String> {
 
 /// The launcher of ranks that a command of a shell script starts.
 fn launcher(command: &str) -> Option<&str> {
-    const BEFORE: [&str; 12] =
-        ["!", "do", "else", "elif", "env", "exec", "if", "nohup", "setsid", "sudo", "then", "time"];
-    let is_before = |word: &&str| BEFORE.contains(word) || word.contains('=');
-    let words: Vec<&str> = command.split_whitespace().skip_while(is_before).collect();
-    let words = &words[environment_run::inner(&words).unwrap_or(0)..];
+    const BEFORE: [&str; 8] = ["!", "do", "else", "elif", "exec", "if", "sudo", "then"];
+    let is_before = |word: &&&str| BEFORE.contains(*word) || word.contains('=');
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let mut words = &words[..];
+    loop {
+        words = &words[words.iter().take_while(is_before).count()..];
+        let Some(inner) = environment_run::inner(words) else { break };
+        words = &words[inner..];
+    }
     let (program, rest) = words.split_first()?;
     let name = base(program);
     let is_launcher = match name {

@@ -50,6 +50,8 @@ fn a_shell_script_that_starts_a_launcher_is_told() {
         ("srun ./a", "srun"),
         ("python3 -m torch.distributed.run t.py", "torch.distributed.run"),
         ("timeout 1h uv run torchrun t.py", "torchrun"),
+        ("time -p A=1 srun ./a", "srun"),
+        ("exec nohup env A=b nice -n 10 srun ./a", "srun"),
     ] {
         let said = starts_ranks(script, "./train.sh").unwrap_or_default();
         assert!(

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use unicode_width::UnicodeWidthChar;
 
+use super::batch_lines::Batch;
 use super::ending::{self, Ending};
 use super::prompt;
 use super::setup::{self, Does, Step};
@@ -119,8 +120,8 @@ pub struct Line {
     pub before: Vec<Step>,
     /// What stands behind its command and is left out.
     pub ending: Ending,
-    /// The words of the `#SBATCH` lines before its first command.
-    pub batch: Vec<Word>,
+    /// The `#SBATCH` lines.
+    pub batch: Batch,
 }
 
 impl Line {
@@ -136,14 +137,14 @@ impl Line {
         let text = join(words);
         // What `join` writes is readable; a line without words is what is left to say otherwise.
         let words = split(&text).unwrap_or_default();
-        Self { text, words, before: Vec::new(), ending: Ending::default(), batch: Vec::new() }
+        Self { text, words, before: Vec::new(), ending: Ending::default(), batch: Batch::default() }
     }
 
     /// Some of its words as a line of its own, at the places where they stand.
     #[must_use]
     pub fn part(&self, words: Range<usize>) -> Self {
         let words = self.words.get(words).unwrap_or_default().to_vec();
-        let (before, batch) = (Vec::new(), Vec::new());
+        let (before, batch) = (Vec::new(), Batch::default());
         Self { text: self.text.clone(), words, before, ending: Ending::default(), batch }
     }
 
@@ -203,7 +204,7 @@ pub fn tidy(before: &str, text: &str) -> String {
                 }
                 begins_line = true;
             }
-            (None, c) if c.is_whitespace() && begins_word && begins_line => {}
+            (None, c) if c.is_whitespace() && begins_word && begins_line && !is_batch(letters.clone()) => {}
             (None, c) => {
                 begins_line = false;
                 tidied.push(if c.is_whitespace() { ' ' } else { c });
@@ -233,6 +234,12 @@ pub fn quote(word: &str) -> String {
     }
 }
 
+/// Whether the next comment of a line that has begun with a blank is one that sbatch passes over for that.
+fn is_batch(rest: impl Iterator<Item = char>) -> bool {
+    let mut rest = rest.skip_while(|c| matches!(c, ' ' | '\t'));
+    rest.next() == Some('#') && rest.take(BATCH.len()).eq(BATCH.chars())
+}
+
 /// Whether a line ends here; `trimmed`: behind blanks, too.
 fn ends_line(mut rest: impl Iterator<Item = char>, trimmed: bool) -> bool {
     rest.find(|c| !trimmed || !matches!(c, ' ' | '\t')) == Some('\n')
@@ -248,7 +255,7 @@ struct Split {
     words: Vec<Word>,
     before: Vec<Step>,
     ending: Ending,
-    batch: Vec<Word>,
+    batch: Batch,
 }
 
 struct Splitter<'a> {
@@ -262,14 +269,14 @@ struct Splitter<'a> {
     is_batch: bool,
     before: Vec<Step>,
     ending: Ending,
-    batch: Vec<Word>,
+    batch: Batch,
     /// The first word of the command that is being read.
     from: usize,
 }
 
 impl<'a> Splitter<'a> {
     fn of(line: &'a str, prepares: bool) -> Self {
-        let (words, before, ending, batch) = (Vec::new(), Vec::new(), Ending::default(), Vec::new());
+        let (words, before, ending, batch) = (Vec::new(), Vec::new(), Ending::default(), Batch::default());
         Self { line, at: 0, words, word: None, prepares, is_batch: false, before, ending, batch, from: 0 }
     }
 
@@ -425,12 +432,15 @@ impl<'a> Splitter<'a> {
         let line = self.line;
         let end = self.at + self.rest().find(['\n', '\r']).unwrap_or(self.rest().len());
         let options = line[self.at..end].strip_prefix(BATCH);
-        let is_first = self.prepares && self.words.is_empty() && self.before.is_empty();
-        if let Some(options) = options.filter(|rest| is_first && rest.starts_with(char::is_whitespace)) {
+        let options = options.filter(|rest| self.prepares && rest.starts_with(char::is_whitespace));
+        let is_first = self.words.is_empty() && self.before.is_empty();
+        if let Some(options) = options
+            && self.batch.takes(&line[..self.at - 1], options, is_first)
+        {
             let at = end - options.len();
             let inner = Splitter { at, is_batch: true, ..Splitter::of(&line[..end], false) };
             let read = inner.run().map_err(|caret| Caret { line: line.to_owned(), ..caret })?;
-            self.batch.extend(read.words);
+            self.batch.words.extend(read.words);
         }
         self.at = end;
         Ok(())

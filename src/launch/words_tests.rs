@@ -74,6 +74,8 @@ fn a_pasted_text_keeps_what_has_a_meaning() {
         ("a '# x\n\\\n  y' \"b\\\nc\"", "a '# x\n\\\n  y' \"bc\""),
         ("a\\ b#c\t\td", "a\\ b#c  d"),
         ("#!/bin/sh\n#SBATCH -n 2\n# one\nsrun ./a\n", "#SBATCH -n 2\nsrun ./a"),
+        ("#!/bin/sh\n  #SBATCH -n 2\n\t # one\n  srun ./a\n", "  #SBATCH -n 2\nsrun ./a"),
+        ("a\n\t#SBATCH -n 2", "a\n #SBATCH -n 2"),
         (" --lr  1", " --lr  1"),
         ("a \\", "a \\"),
         ("# don't", ""),

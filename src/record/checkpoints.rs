@@ -43,6 +43,13 @@ pub(super) struct Checkpoint {
     pub(super) world: World,
 }
 
+impl Checkpoint {
+    /// The number of the world from elsewhere that it has grown from.
+    pub(super) fn origin(&self) -> u64 {
+        self.size.origin
+    }
+}
+
 /// Where one lies and what it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Size {
@@ -50,15 +57,31 @@ struct Size {
     before: u64,
     /// What its world holds, in steps.
     weight: u64,
+    /// Those of one origin share what they hold, others nothing.
+    origin: u64,
 }
 
 /// What is kept of one recording, by chunk.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     kept: Vec<Checkpoint>,
+    /// The origin of the worlds that come, and how many there have been.
+    origin: u64,
+    origins: u64,
 }
 
 impl Checkpoints {
+    /// The worlds that come grow from one that shares nothing with those that are kept.
+    pub(super) fn begin_anew(&mut self) {
+        self.origins += 1;
+        self.origin = self.origins;
+    }
+
+    /// The worlds that come grow from one that is kept, of this origin.
+    pub(super) fn go_on_from(&mut self, origin: u64) {
+        self.origin = origin;
+    }
+
     /// The last one that lies on a way.
     pub(super) fn nearest(&self, until: Until) -> Option<&Checkpoint> {
         // the moments rise from one to the next
@@ -83,7 +106,7 @@ impl Checkpoints {
         if place.before.saturating_sub(from) < apart || to.saturating_sub(place.before) < closest {
             return;
         }
-        let new = Size { before: place.before, weight: weight(world) };
+        let new = Size { before: place.before, weight: weight(world), origin: self.origin };
         let mut sizes = self.sizes();
         sizes.insert(at, new);
         while is_too_much(&sizes) {
@@ -132,15 +155,19 @@ fn whole(weight: u64) -> u64 {
     weight + weight / 4
 }
 
-/// The steps and samples of one that do not lie in the one before too, which is so many envelopes before it.
-fn unshared(one: Size, way: u64) -> u64 {
-    one.weight.min(way)
+/// The last one before this with which it shares what it holds.
+fn kin(sizes: &[Size], at: usize) -> Option<&Size> {
+    sizes[..at].iter().rfind(|one| one.origin == sizes[at].origin)
 }
 
-/// What one takes for itself: two that lie near each other hold the same steps and samples, and all else each for itself.
+/// The steps and samples of one that do not lie in the one before of its origin too: at most as many as the envelopes between them.
+fn unshared(one: Size, kin: Option<&Size>) -> u64 {
+    kin.map_or(one.weight, |kin| one.weight.min(one.before - kin.before))
+}
+
+/// What one takes for itself: two of one origin that lie near each other hold the same steps and samples, and all else each for itself.
 fn own(sizes: &[Size], at: usize) -> u64 {
-    let one = sizes[at];
-    unshared(one, one.before - before(sizes, at)) + one.weight / 4
+    unshared(sizes[at], kin(sizes, at)) + sizes[at].weight / 4
 }
 
 /// What all of them take.
@@ -148,12 +175,10 @@ fn taken(sizes: &[Size]) -> u64 {
     (0..sizes.len()).map(|at| own(sizes, at)).sum()
 }
 
-/// What is taken less without one: what it shares with the next one is that one's own then.
+/// What is taken less without one: what it shares with the next one of its origin is that one's own then.
 fn spared(sizes: &[Size], at: usize) -> u64 {
-    let more = sizes.get(at + 1).map_or(0, |next| {
-        let (from, to) = (next.before - before(sizes, at), next.before - sizes[at].before);
-        unshared(*next, from) - unshared(*next, to)
-    });
+    let next = sizes[at + 1..].iter().find(|next| next.origin == sizes[at].origin);
+    let more = next.map_or(0, |next| unshared(*next, kin(sizes, at)) - unshared(*next, Some(&sizes[at])));
     own(sizes, at).saturating_sub(more)
 }
 
@@ -236,7 +261,7 @@ mod tests {
     #[test]
     fn up_to_the_last_state_few_lie_far_away_and_beyond_it_they_are_spread() {
         let sizes = |of: &[u64]| -> Vec<Size> {
-            of.iter().map(|before| Size { before: *before, weight: 0 }).collect()
+            of.iter().map(|before| Size { before: *before, weight: 0, origin: 0 }).collect()
         };
         let all = sizes(&[600_000, 610_000, 920_000, 940_000]);
         let place = |state| Place { chunk: 0, before: 1_000_000, left: 0, plays: false, state };
@@ -249,7 +274,7 @@ mod tests {
     fn of_those_that_are_missed_as_little_the_one_goes_that_takes_more() {
         let of = |weight: u64| -> Vec<Size> {
             let all = [500_000, 600_000, 700_000, 985_000, 990_000];
-            all.into_iter().map(|before| Size { before, weight }).collect()
+            all.into_iter().map(|before| Size { before, weight, origin: 0 }).collect()
         };
         let place = Place { chunk: 0, before: 1_000_000, left: 0, plays: false, state: None };
         assert_eq!(least_needed(&of(0), place), 4);
@@ -259,6 +284,16 @@ mod tests {
         assert_eq!(least_needed(&many, place), 1);
         // without the one before, the last one has all for itself
         assert_eq!(spared(&many, 3), 23_750);
+    }
+
+    #[test]
+    fn those_that_have_grown_from_different_worlds_share_nothing() {
+        let size = |before, origin| Size { before, weight: 40_000, origin };
+        // one that was read of a state lies between two that were folded
+        let sizes = [size(100_000, 0), size(104_000, 1), size(108_000, 0)];
+        assert_eq!([0, 1, 2].map(|at| own(&sizes, at)), [50_000, 50_000, 18_000]);
+        assert_eq!(taken(&sizes), 118_000);
+        assert_eq!([0, 1, 2].map(|at| spared(&sizes, at)), [18_000, 50_000, 18_000]);
     }
 
     /// A world of so many hosts, each with as many samples as are kept.

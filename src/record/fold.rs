@@ -84,9 +84,13 @@ impl Fold {
     /// ahead to one when it saves much. Says whether the world jumped.
     pub(super) fn jump_towards(&mut self, until: Until) -> bool {
         let Some((chunk, found)) = self.jump(until) else { return false };
+        let origin = found.map(Checkpoint::origin);
         let (world, last) =
             found.map(|checkpoint| (checkpoint.world.clone(), checkpoint.last)).unwrap_or_default();
         self.jump_to(chunk, last, world);
+        if let Some(origin) = origin {
+            self.checkpoints.go_on_from(origin);
+        }
         true
     }
 
@@ -132,6 +136,7 @@ impl Fold {
         (self.world, self.chunk, self.last) = (world, chunk, last);
         self.index = 0;
         self.world.alerts.rules = rules;
+        self.checkpoints.begin_anew();
     }
 
     /// Leaves what it has come to for a state that is to be read, and the checkpoints that take the room of that: all of it at once is the
@@ -213,6 +218,28 @@ mod tests {
         assert!(fold.jump_towards(Until::Moment(Stamp(0))));
         assert_eq!(fold.chunk(), 1);
         assert!(!fold.jump_towards(Until::Moment(Stamp(10_000_000))), "nothing behind it is folded");
+    }
+
+    #[test]
+    fn checkpoints_behind_a_state_have_an_origin_of_their_own() {
+        let mut fold = Fold::new(Arc::default());
+        let go = |fold: &mut Fold, numbers: std::ops::Range<i64>| {
+            for number in numbers {
+                fold.keep_checkpoint(place(fold, number as u64 * 5_000));
+                fold.take(&chunk(number), ALL);
+            }
+        };
+        let origins =
+            |fold: &Fold| fold.checkpoints.kept().iter().map(Checkpoint::origin).collect::<Vec<_>>();
+        go(&mut fold, 0..3);
+        assert_eq!(origins(&fold), [0, 0], "the start is none");
+        fold.jump_to(10, Some(Stamp(9 * 20_000_000)), World::default());
+        go(&mut fold, 10..12);
+        assert_eq!(origins(&fold), [0, 0, 1, 1]);
+        assert!(fold.jump_towards(Until::Moment(Stamp(30_000_000))));
+        assert_eq!(fold.chunk(), 2);
+        go(&mut fold, 2..4);
+        assert_eq!(origins(&fold), [0, 0, 0, 1, 1], "those behind a checkpoint go on from it");
     }
 
     #[test]

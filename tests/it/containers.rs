@@ -150,9 +150,8 @@ fn what_a_host_lacks_is_said_before_anything_runs() {
     };
     let absent = refused("only:here", &[]);
     assert!(
-        absent.contains(
-            "n2: no image only:here for docker: `hvtui image push only:here` from a machine that has it"
-        ),
+        absent.contains("n2: no image only:here for docker: `hvtui --hosts ")
+            && absent.contains("hosts.toml image push only:here` from a machine that has it"),
         "{absent}"
     );
     assert!(absent.contains("; n1 has it"), "{absent}");

@@ -153,7 +153,7 @@ fn an_image_comes_to_all_hosts_and_then_only_what_is_new() {
     let id = |id: &str| id.trim().trim_start_matches("sha256:")[..12].to_owned();
     let words = format!("n2: hvtui-test:one is {} (n1 has {})", id(&second), id(&third));
     assert!(
-        differ.out.contains(&words) && differ.out.contains("hvtui image push hvtui-test:one"),
+        differ.out.contains(&words) && differ.out.contains("hosts.toml image push hvtui-test:one"),
         "{differ:#?}"
     );
     let pushed = push(cluster, &client, &["n2", "hvtui-test:one"]);
@@ -259,7 +259,7 @@ fn an_image_is_built_here_and_a_dockerfile_that_fails_says_where() {
     let id = id_on(cluster, "n1", "train:latest");
     assert!(built.out.starts_with(&format!("train:latest  {id}  ")), "{built:#?}");
     assert!(built.err.contains("COPY hello /hello"), "the engine's own lines: {built:#?}");
-    assert!(built.err.contains("hvtui image push train:latest"), "{built:#?}");
+    assert!(built.err.contains("hosts.toml image push train:latest"), "{built:#?}");
     client.write("Train/Other", &format!("FROM {IMAGE}\nCOPY nothing /hello\n"));
     let failed = run(cluster, &client, &["image", "build", &format!("{shown}/Other"), "-t", "other:1"]);
     assert_eq!(failed.code, 64, "{failed:#?}");

@@ -98,8 +98,14 @@ fn mpirun_starts_on_other_hosts_by_the_mesh() {
     }
     let Some(cluster) = Cluster::ready(2, &[]) else { return };
     let client = Client::new(&cluster);
-    let line = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun --mca oob_tcp_if_include eth0 \
-                --mca btl_tcp_if_include eth0 -H n1,n2 hostname 2>&1";
+    // its session folders are named after the host and a pid, and the hosts of all tests share both and /tmp
+    let folder = cluster.dir().join("tmp");
+    std::fs::create_dir(&folder).expect("a folder");
+    let tmp = folder.display();
+    let line = &format!(
+        "TMPDIR={tmp} OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun --mca orte_tmpdir_base {tmp} \
+         --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0 -H n1,n2 hostname 2>&1"
+    );
     assert!(!cluster.on("n1", line).lines().any(|said| said == "n2"), "it works without the mesh");
     assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
     for from in ["n1", "n2"] {

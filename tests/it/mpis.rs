@@ -36,6 +36,7 @@ impl Bed {
         // Open MPI names its session folders after the host and a pid, and the hosts of all tests share both and /tmp.
         let folder = cluster.dir().join("tmp");
         std::fs::create_dir(&folder).expect("a folder");
+        // the last two of its options: a launcher has them with the program of another one, too
         for mpi in &mut mpis {
             mpi.options.extend(["--env".to_owned(), format!("TMPDIR={}", folder.display())]);
         }
@@ -143,7 +144,9 @@ fn a_program_of_another_mpi_than_the_launchers_starts_no_run() {
         (open, mpich, "mpirun is Open MPI ", "MPICH (libmpich.so."),
         (mpich, open, "mpirun is MPICH ", "Open MPI (libmpi.so."),
     ] {
-        let line = ["--", &launcher.launcher, "-np", "2", "-H", "n1:1,n2:1", &program.program];
+        let [.., env, tmp] = &launcher.options[..] else { panic!("TMPDIR: {:?}", launcher.options) };
+        let words = ["-np", "2", "-H", "n1:1,n2:1", &program.program];
+        let line = [&[env.as_str(), tmp, "--", &launcher.launcher], &words[..]].concat();
         let refused = client.run(&[&["run"], &line[..]].concat());
         assert!(refused.code == 78 && refused.out.is_empty(), "{refused:#?}");
         for part in ["n1", "n2", says, linked, "each is rank 0 of 1", "--force"] {

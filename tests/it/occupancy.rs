@@ -282,7 +282,9 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
         refused(&["run", "--free", "1", "--filter", "(", "--", "true"], 64)
             .contains("\n ^ something is missing")
     );
-    assert!(refused(&["pick", "3", "--per-host", "2"], 64).contains("3 is not a multiple of it"));
+    assert!(
+        refused(&["pick", "3", "--per-host", "2"], 64).contains("3 is not a multiple of it; ask for 2 or 4")
+    );
 }
 
 #[test]

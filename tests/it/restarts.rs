@@ -159,15 +159,21 @@ fn said(client: &Client<'_>, name: &str) -> String {
     fs::read_to_string(client.path(name)).unwrap_or_default()
 }
 
-/// A run of [`ENDS_SLOWLY`] whose first attempt another person follows by `words`; it fails from now on. Gives what runs, what
-/// follows, and the run.
-fn followed(client: &Client<'_>, stranger: &Client<'_>, words: &[&str]) -> (Child, Child, String) {
+/// A run of [`ENDS_SLOWLY`] whose first attempt another person follows by `words`; it fails from now on, behind what is done `before`.
+/// Gives what runs, what follows, and the run.
+fn followed(
+    client: &Client<'_>,
+    stranger: &Client<'_>,
+    words: &[&str],
+    before: impl FnOnce(),
+) -> (Child, Child, String) {
     let begun = |client: &Client<'_>| said(client, "out").matches("begun 0.").count() == 2;
     let running = spawn(client, &["run", "-np", "2", "--max-restarts", "1", "--", "sh", "-c", ENDS_SLOWLY]);
     until("both ranks", || begun(client));
     let run = id(&only_run(client));
     let following = spawn(stranger, &[words, &[&*run]].concat());
     until("the lines so far", || begun(stranger));
+    before();
     fs::write(format!("/tmp/hvtui-go-{run}"), "").expect("a file");
     (running, following, run)
 }
@@ -175,8 +181,24 @@ fn followed(client: &Client<'_>, stranger: &Client<'_>, words: &[&str]) -> (Chil
 #[test]
 fn logs_that_are_followed_go_on_with_the_next_attempt() {
     let Some(cluster) = two() else { return };
+    logs_go_on(cluster, || ());
+}
+
+#[test]
+fn logs_that_are_followed_go_on_with_the_next_attempt_behind_newer_runs() {
+    let Some(cluster) = two() else { return };
+    let other = Client::new(cluster);
+    logs_go_on(cluster, || {
+        for _ in 0..2 {
+            let newer = other.run(&["run", "-H", "n1:1,n2:1", "--", "true"]);
+            assert_eq!(newer.code, 0, "{newer:#?}");
+        }
+    });
+}
+
+fn logs_go_on(cluster: &Cluster, before: impl FnOnce()) {
     let (client, stranger) = (Client::new(cluster), Client::new(cluster));
-    let (mut running, mut following, run) = followed(&client, &stranger, &["logs", "-f"]);
+    let (mut running, mut following, run) = followed(&client, &stranger, &["logs", "-f"], before);
     assert_eq!(end_of(&mut running).code(), Some(0), "{}", said(&client, "err"));
     assert_eq!(end_of(&mut following).code(), Some(0), "{}", said(&stranger, "err"));
     let lines = said(&stranger, "out");
@@ -192,7 +214,7 @@ fn logs_that_are_followed_go_on_with_the_next_attempt() {
 fn a_client_that_is_attached_takes_no_attempt_away() {
     let Some(cluster) = two() else { return };
     let (client, stranger) = (Client::new(cluster), Client::new(cluster));
-    let (mut running, mut attached, run) = followed(&client, &stranger, &["attach", "--whole"]);
+    let (mut running, mut attached, run) = followed(&client, &stranger, &["attach", "--whole"], || ());
     let status = end_of(&mut running);
     assert_eq!(status.code(), Some(0), "{}", said(&client, "err"));
     assert!(

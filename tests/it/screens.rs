@@ -1,5 +1,6 @@
 //! Every screen in its states at three sizes, as text; some without colour and in ASCII.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::world;
@@ -28,11 +29,13 @@ use hvtui::domain::standstill::StalledPhase;
 use hvtui::domain::sync::SyncPlan;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::Phase;
+use hvtui::launch::again::HostsOption;
 use hvtui::launch::error::LaunchError;
 use hvtui::launch::plan::LaunchPlan;
 use hvtui::launch::request::{LaunchRequest, PlacementSpec};
 use hvtui::tui::canvas::{Caps, ColorDepth};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Look, LookOf, Msg, Screen};
+use hvtui::tui::screens::cluster::rows::message_lines;
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::view::draw;
 use hvtui::tui::screens::{Model, update};
@@ -1098,6 +1101,29 @@ fn what_is_wrong_with_the_hosts() {
     let shown = text(&story.model, ASCII);
     assert!(shown.contains(" right 23 more hosts"), "an arrow would be a key: {shown}");
     assert!(matches!(press(&mut story, "R")[..], [Effect::CheckHosts(Look { number: 2, .. })]));
+}
+
+#[test]
+fn commands_that_help_have_the_hosts_file_that_was_given() {
+    let mut story = cluster();
+    let refused = |story: &Story| message_lines(&story.model, &HostId::from("gpu-d"), 500).concat();
+    assert!(refused(&story).contains("then hvtui hosts trust gpu-d"), "{}", refused(&story));
+    story.model.hosts_option = HostsOption::of(Some(Path::new("my hosts")));
+    let told = refused(&story);
+    assert!(told.contains("then hvtui --hosts 'my hosts' hosts trust gpu-d"), "{told}");
+    story.send(Msg::Notice(Level::Warning, "see `hvtui doctor`".to_owned()));
+    let notice = story.model.ui.toasts.back().map(|toast| toast.text.as_str());
+    assert_eq!(notice, Some("see `hvtui --hosts 'my hosts' doctor`"));
+    press(&mut story, "4");
+    let host = HostId::from("gpu-a");
+    let verdict = Verdict::look("no logins", "mpirun waits", "hvtui hosts mesh");
+    let verdicts = [(host.clone(), verdict)].into_iter().collect();
+    let rows = vec![Row { check: "logins", asks: "do hosts log in to each other", verdicts }];
+    story.send(Msg::HostsChecked(1, Box::new(Matrix { hosts: vec![host], rows }), true));
+    press(&mut story, "n");
+    let copied = press(&mut story, "y");
+    let command = "hvtui --hosts 'my hosts' hosts mesh";
+    assert!(matches!(&copied[..], [Effect::Copy(text)] if text == command), "{copied:?}");
 }
 
 #[test]

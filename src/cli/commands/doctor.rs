@@ -42,6 +42,8 @@ const MEETING: Duration = Duration::from_secs(1);
 const CHECKING: Duration = Duration::from_secs(8);
 /// And in containers, which an engine takes a while to start, or to say that it can't; and for imports.
 const LONG: Duration = Duration::from_secs(50);
+/// Between samples of a host: the first, which comes at once, is the one that counts, and each takes processor time beside the checks.
+const SAMPLES: Duration = Duration::from_secs(5);
 /// The number of the only question.
 const NUMBER: u64 = 1;
 
@@ -211,7 +213,7 @@ pub(super) async fn examine(
     paths: &Paths,
 ) -> Result<Checkup, Failure> {
     let prompter = ask::person();
-    let mut session = connect::session(hosts, &paths.home, Some(Duration::from_secs(1)), &prompter).await?;
+    let mut session = connect::session(hosts, &paths.home, Some(SAMPLES), &prompter).await?;
     let ids = hosts.iter().map(|host| host.id.clone());
     let same: Vec<SamePath> =
         wanted.same.iter().map(|path| SamePath { path: path.clone(), role: SameRole::Asked }).collect();

@@ -16,6 +16,7 @@ use crate::config::HostsFile;
 use crate::domain::pick::{Choice, Offer};
 use crate::domain::text::sanitize;
 use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::names::nearest_multiples;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launch::words::quote;
 
@@ -49,7 +50,8 @@ struct Gpu<'a> {
 pub fn run(args: &PickArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let filter = filter(args.filter.as_deref())?;
     if let Some(each) = args.per_host.filter(|each| !args.count.is_multiple_of(*each)) {
-        let text = format!("--per-host {each}: {} is not a multiple of it: ask for one", args.count);
+        let near = nearest_multiples(args.count, each);
+        let text = format!("--per-host {each}: {} is not a multiple of it; ask for {near}", args.count);
         return Err(Failure::usage(text));
     }
     let place = PlacementSpec::Free { ranks: args.count, per_host: args.per_host, filter };

@@ -23,7 +23,7 @@ use crate::cli::paths::Paths;
 use crate::cli::runs_of_hosts::{Asked, ask};
 use crate::cli::signals::Signals;
 use crate::cli::ui_settings;
-use crate::cli::{connect, recording, run_line, runtime};
+use crate::cli::{again, connect, recording, run_line, runtime};
 use crate::clock;
 use crate::config::{self, HostsFile, SlotCount};
 use crate::domain::doctor::Matrix;
@@ -55,6 +55,7 @@ const COMPLETION: Duration = Duration::from_secs(10);
 pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode, Failure> {
     let mut model = model(file);
     model.readonly = readonly;
+    model.hosts_option = again::given();
     close_recordings(&paths.state);
     model.variables = variables();
     model.here = here();
@@ -134,7 +135,8 @@ pub fn replay(
     let rules = hosts().map(|file| file.alerts.rules).unwrap_or_default();
     let mut player = Player::open(&meant.path)?.with_rules(Arc::new(rules));
     player.seek(player.state().end);
-    let model = Model::replay(player.state(), clock::now(), here_zone(clock::now()));
+    let mut model = Model::replay(player.state(), clock::now(), here_zone(clock::now()));
+    model.hosts_option = again::given();
     let replay = Replay::of(player)?;
     let code = runtime::block_on(async { Box::pin(show(replay, model, &paths.state)).await });
     meant.leave();

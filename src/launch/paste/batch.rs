@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
+use crate::launch::batch_lines::Batch;
+use crate::launch::environment_run;
 use crate::launch::words::{Caret, Line, Word, join};
 
+use super::draft::Draft;
 use super::pasted::Pasted;
-use super::{assignment, base};
+use super::{base, before_command};
 
 /// Options of sbatch that mean the same on the line of srun.
 const OF_SRUN: [&str; 38] = [
@@ -55,9 +58,9 @@ const OF_SRUN: [&str; 38] = [
 /// As [`super::read`].
 pub(super) fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     let mut whole = line.clone();
-    let batch = std::mem::take(&mut whole.batch);
+    let Batch { words: batch, passed_over } = std::mem::take(&mut whole.batch);
     let mut read = super::read(&whole)?;
-    let left = if let Some(at) = srun(&whole.words) {
+    let left = if let Some(at) = srun(&whole)? {
         let Sorted { taken, second, left } = sorted(&batch, read.as_ref(), &whole)?;
         let behind = whole.words.split_off(at + 1);
         whole.words.extend(taken.into_iter().chain(behind));
@@ -70,7 +73,7 @@ pub(super) fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
         let why = "the line is none of srun; -np, -H and --gpus say how many ranks there are and where";
         [(batch, why), (Vec::new(), "")]
     };
-    if left.iter().all(|(words, _)| words.is_empty()) {
+    if left.iter().all(|(words, _)| words.is_empty()) && passed_over.is_empty() {
         return Ok(read);
     }
     let mut pasted = read.map_or_else(|| super::plain(&whole), Ok)?;
@@ -78,15 +81,22 @@ pub(super) fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         pasted.left_out.push(format!("`#SBATCH {}` is left out: {why}.", join(&texts)));
     }
+    for (options, why) in passed_over {
+        pasted.left_out.push(format!("`#SBATCH {options}` is left out: {why}."));
+    }
     Ok(Some(pasted))
 }
 
-/// Where the line's program stands, if it is srun.
-fn srun(words: &[Word]) -> Option<usize> {
-    const BEFORE: [&str; 5] = ["env", "exec", "nohup", "setsid", "time"];
-    let is_before = |word: &Word| assignment(&word.text).is_some() || BEFORE.contains(&base(&word.text));
-    let at = words.iter().position(|word| !is_before(word))?;
-    (base(&words[at].text) == "srun").then_some(at)
+/// Where the line's program stands behind all that changes how it runs, if it is srun.
+///
+/// # Errors
+/// As [`super::read`].
+fn srun(line: &Line) -> Result<Option<usize>, Caret> {
+    let Some(at) = before_command(&mut Draft::new(line))? else { return Ok(None) };
+    let behind = line.words.get(at..).unwrap_or_default();
+    let texts: Vec<&str> = behind.iter().map(|word| word.text.as_str()).collect();
+    let at = at + environment_run::inner(&texts).unwrap_or(0);
+    Ok(line.words.get(at).filter(|word| base(&word.text) == "srun").map(|_| at))
 }
 
 /// The options of a batch script, each with its values.
@@ -235,7 +245,41 @@ mod tests {
         assert_eq!((plain.command, plain.left_out.len()), (words("python3 t.py"), 1));
         // sbatch reads them before the first command alone
         let late = pasted("cd /x\n#SBATCH --nodes=2\nsrun -n 2 ./a");
-        assert_eq!((late.nodes, late.np, late.left_out.len()), (None, Some(2), 0));
+        assert_eq!((late.nodes, late.np), (None, Some(2)));
+        let why = "sbatch reads no such line behind the first command";
+        assert_eq!(late.left_out, [format!("`#SBATCH --nodes=2` is left out: {why}.")]);
         assert_eq!(pasted("##SBATCH --nodes=2\nsrun -n 2 ./a").nodes, None);
+    }
+
+    #[test]
+    fn a_line_with_blanks_before_it_is_passed_over_as_by_sbatch() {
+        let read = pasted("#!/bin/sh\n#SBATCH -n 4\n  #SBATCH --nodes=2 -J $X\nsrun ./a");
+        assert_eq!((read.nodes, read.np), (None, Some(4)));
+        let said = "`#SBATCH --nodes=2 -J $X` is left out: sbatch reads no such line with blanks before it.";
+        assert_eq!(read.left_out, [said]);
+        let plain = pasted("\t#SBATCH -n 4\npython3 t.py");
+        assert_eq!((plain.command, plain.left_out.len()), (words("python3 t.py"), 1));
+    }
+
+    #[test]
+    fn srun_is_found_behind_all_that_changes_how_it_runs() {
+        for before in [
+            "time -p",
+            "exec",
+            "nohup",
+            "env A=b",
+            "A=b env -i",
+            "stdbuf -oL",
+            "nice -n 10",
+            "timeout 3600",
+            "nohup nice -n 10 timeout -k 5 1h env A=b",
+        ] {
+            let read = pasted(&format!("#SBATCH --nodes=2\n{before} srun -n 4 ./a"));
+            assert_eq!((read.kind, read.nodes, read.np), (JobKind::Slurm, Some(2), Some(4)), "{before}");
+            assert!(read.left_out.is_empty() && !read.is_delegated(), "{before}: {read:?}");
+        }
+        let read = pasted("#SBATCH -N 2\ntimeout 3600 srun -n 4 ./a");
+        assert_eq!(read.argv, words("timeout 3600 srun -N 2 -n 4 ./a"));
+        assert_eq!(read.command, words("timeout 3600 ./a"));
     }
 }

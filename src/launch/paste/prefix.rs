@@ -49,7 +49,7 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, C
     }
     let is_read = match pasted.launcher {
         Launcher::Mpirun => !is_own && pasted.programs.is_empty(),
-        Launcher::Horovodrun | Launcher::Torchrun | Launcher::TorchLaunch { .. } => true,
+        Launcher::Horovodrun | Launcher::Torchrun | Launcher::TorchLaunch { .. } | Launcher::Srun => true,
         _ => false,
     };
     let is_read = is_read && !pasted.is_delegated();
@@ -127,6 +127,7 @@ mod tests {
         for (line, np, command) in [
             ("timeout 1h torchrun --nproc_per_node=2 t.py", 2, "timeout 1h python3 -u t.py"),
             ("nice -n 5 mpirun -np 3 ./a x", 3, "nice -n 5 ./a x"),
+            ("timeout 1h env A=b srun -n 2 ./a", 2, "timeout 1h env A=b ./a"),
             (
                 "numactl -N 0 stdbuf -oL horovodrun -np 2 python t.py",
                 2,

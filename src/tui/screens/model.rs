@@ -12,6 +12,7 @@ use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::run_status::RunInventory;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
+use crate::launch::again::HostsOption;
 use crate::launch::request::LaunchRequest;
 use crate::tui::core::{Level, Screen, Settings, Trail, Zone};
 use crate::tui::screens::cluster::ClusterUi;
@@ -231,6 +232,8 @@ pub struct Model {
     pub variables: Variables,
     /// Where hvtui was started.
     pub here: Here,
+    /// `--hosts FILE` of the command line, for the commands in what is told.
+    pub hosts_option: HostsOption,
     /// The recordings that exist, newest first.
     pub recordings: Vec<RunSummary>,
     /// What the hosts told of runs.
@@ -269,6 +272,7 @@ impl Model {
             retention: Retention::default(),
             variables: Variables::default(),
             here: Here::default(),
+            hosts_option: HostsOption::default(),
             recordings: Vec::new(),
             inventory: RunInventory::default(),
             asked_at: now,
@@ -376,7 +380,8 @@ impl Model {
 
     /// Shows a notice for a while, and keeps it for the Events screen.
     pub fn notice(&mut self, level: Level, text: impl Into<String>) {
-        let text = text.into();
+        let text: String = text.into();
+        let text = self.hosts_option.with(&text);
         self.ui.events.keep(self.now, level, &text);
         self.toast(level, text, None);
     }

@@ -225,10 +225,14 @@ fn told_anew(model: &mut Model, world: World, is_glimpse: bool) -> Vec<Effect> {
 fn runs_told(model: &mut Model, msg: Msg) {
     match msg {
         Msg::ReportTold(of, told) => report::told(model, &of, told),
-        Msg::HostsChecked(number, matrix, is_over) if launch::checks::looks_by(model, number) => {
-            launch::checks::looked(model, number, *matrix, is_over);
+        Msg::HostsChecked(number, matrix, is_over) => {
+            let matrix = model.hosts_option.with_all(*matrix);
+            if launch::checks::looks_by(model, number) {
+                launch::checks::looked(model, number, matrix, is_over);
+            } else {
+                doctor::told(model, number, matrix, is_over);
+            }
         }
-        Msg::HostsChecked(number, matrix, is_over) => doctor::told(model, number, *matrix, is_over),
         Msg::Launched(id) => launch::started(model, id),
         Msg::Withdrawn(id) => launch::withdrawn(model, &id),
         Msg::LaunchFailed(why) => launch::failed(model, why),

@@ -456,6 +456,31 @@ fn of_several_states_only_those_that_are_whole_and_of_this_recording_are_believe
 }
 
 #[test]
+fn a_state_that_is_damaged_while_a_replay_stands_elsewhere_changes_no_moment() {
+    let (_folder, path) = LONG.put();
+    let states = path.with_file_name("run.mcap.states");
+    open_at_end(&path, &Arc::default());
+    let kept = fs::read(&states).unwrap();
+    let inverted: Vec<u8> = kept.iter().map(|byte| !byte).collect();
+    for damaged in [flipped(&kept), inverted] {
+        fs::write(&states, &kept).unwrap();
+        let mut player = Player::open(&path).unwrap();
+        let mut screen = Screen::default();
+        let (near, end) = (player.state().start.plus_micros(10_000_000), player.state().end);
+        player.seek(near);
+        arrive(&mut screen, &mut player);
+        // it knows where they lie by now
+        fs::File::options().write(true).open(&states).unwrap().write_all_at(&damaged, 0).unwrap();
+        player.seek(end);
+        arrive(&mut screen, &mut player);
+        assert!(screen.0 == LONG.end);
+        player.seek(near);
+        arrive(&mut screen, &mut player);
+        assert!(screen.0 == world_at(&LONG.envelopes, near));
+    }
+}
+
+#[test]
 fn of_a_long_recording_its_steps_are_known_without_reading_it_again() {
     let (_folder, path) = SHORTER.put();
     open_at_end(&path, &Arc::default());

@@ -50,6 +50,9 @@ const NAMED_OTHERWISE: [(&str, &str); 6] = [
     ("dateutil", "python-dateutil"),
 ];
 
+/// What stands between a command and what else is to be said of it.
+const OR: &str = "   ";
+
 /// The folder of an environment that is made for what a system's Python may not be given.
 const VENV: &str = "~/venv";
 
@@ -58,17 +61,31 @@ pub(super) fn of(module: &str, python: &str, words: &str, is_managed: bool) -> M
     let meaning = meaning_of(module, python, words);
     let pip = format!("{} -m pip install ", shell_word(python));
     match meaning.remedy.strip_prefix(&pip) {
-        Some(package) if is_managed && words.contains("No module named '") => Meaning {
-            remedy: format!(
-                "pip installs nothing into this Python, which the system manages: {} -m venv {VENV} && {VENV}/bin/python -m pip install \
-                 {package}; then run with --venv {VENV}",
-                shell_word(python)
-            ),
-            fix: None,
-            ..meaning
-        },
+        Some(rest) if is_managed && words.contains("No module named '") => {
+            let package = rest.split_once(OR).map_or(rest, |(package, _)| package);
+            Meaning { remedy: in_a_venv(module, python, words, package), fix: None, ..meaning }
+        }
         _ => meaning,
     }
+}
+
+/// What helps where pip installs nothing: an environment that is made for it.
+fn in_a_venv(module: &str, python: &str, words: &str, package: &str) -> String {
+    let absent = top_of(after(words, "No module named '").unwrap_or_default());
+    // the module itself is the system's, and one of what it needs is missing
+    let sees_all = if absent == top_of(module) { "" } else { "--system-site-packages " };
+    format!(
+        "{} -m venv {sees_all}{VENV} && {VENV}/bin/python -m pip install {package}{OR}(then run with --venv {VENV}; pip refuses to \
+         install into this Python, because the system manages it. An environment that has {absent} already is named by --venv or \
+         --conda; hvtui doctor --module {} finds it)",
+        shell_word(python),
+        shell_word(absent)
+    )
+}
+
+/// The package of a module.
+fn top_of(module: &str) -> &str {
+    module.split('.').next().unwrap_or(module)
 }
 
 fn meaning_of(module: &str, python: &str, words: &str) -> Meaning {
@@ -95,7 +112,7 @@ fn after<'a>(words: &'a str, start: &str) -> Option<&'a str> {
 fn absent_module(module: &str, python: &str, words: &str) -> Option<Meaning> {
     let absent = after(words, "No module named '")?;
     let python = shell_word(python);
-    let top = absent.split('.').next().unwrap_or(absent);
+    let top = top_of(absent);
     let whose = if module == absent || module.starts_with(&format!("{absent}.")) {
         "the run's Python has not what its kind needs: its ranks end at the import".to_owned()
     } else {
@@ -111,7 +128,7 @@ fn absent_module(module: &str, python: &str, words: &str) -> Option<Meaning> {
         NAMED_OTHERWISE.iter().find(|(module, _)| *module == top).map_or(top, |(_, package)| package);
     let command = format!("{python} -m pip install {}", shell_word(package));
     let remedy = format!(
-        "{command}   (or name the environment that has it: --venv, --conda; hvtui doctor --module {} finds it)",
+        "{command}{OR}(or name the environment that has it: --venv, --conda; hvtui doctor --module {} finds it)",
         shell_word(top)
     );
     // the package of another module's name may be a stranger's
@@ -133,7 +150,7 @@ fn undefined(module: &str, python: &str, words: &str) -> Option<Meaning> {
             format!("{library} was built against another version of a library than the one that is loaded")
         }
     };
-    let top = module.split('.').next().unwrap_or(module);
+    let top = top_of(module);
     let python = shell_word(python);
     let remedy = match of {
         Some("CUDA" | "NCCL" | "cuDNN") => format!(
@@ -320,8 +337,14 @@ mod tests {
         assert_eq!(fix("my_private_module"), None, "a package of that name may be a stranger's");
         let managed = absent("yaml", true);
         assert_eq!(managed.fix, None, "what pip would refuse");
-        let venv = "/usr/bin/python3 -m venv ~/venv && ~/venv/bin/python -m pip install pyyaml ";
-        assert!(managed.remedy.contains(venv), "{managed:?}");
-        assert!(managed.remedy.ends_with("; then run with --venv ~/venv"), "{managed:?}");
+        assert_eq!(
+            managed.remedy,
+            "/usr/bin/python3 -m venv --system-site-packages ~/venv && ~/venv/bin/python -m pip install pyyaml   (then run with --venv \
+             ~/venv; pip refuses to install into this Python, because the system manages it. An environment that has yaml already \
+             is named by --venv or --conda; hvtui doctor --module yaml finds it)"
+        );
+        // nothing of the system's is needed in it
+        let whole = "/usr/bin/python3 -m venv ~/venv && ~/venv/bin/python -m pip install torch   (";
+        assert!(absent("torch", true).remedy.starts_with(whole));
     }
 }

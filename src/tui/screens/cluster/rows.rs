@@ -162,7 +162,7 @@ pub fn age(now: Stamp, at: Stamp) -> String {
 pub fn message_lines(model: &Model, host: &HostId, width: usize) -> Vec<String> {
     let state = model.world.hosts.get(host);
     let Some(text) = message(host, state, model.moment(), &model.zone) else { return Vec::new() };
-    let mut lines = wrap(&text, width);
+    let mut lines = wrap(&model.hosts_option.with(&text), width);
     if lines.len() > MESSAGE_LINES {
         let rest = lines.split_off(MESSAGE_LINES - 1).join(" ");
         lines.push(units::middle_cut(&rest, width));

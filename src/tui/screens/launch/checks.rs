@@ -209,7 +209,7 @@ pub fn lines(model: &Model) -> Vec<CheckLine> {
         if mark.is_none() {
             texts.push("asking …");
         }
-        let text = texts.join(" · ");
+        let text = model.hosts_option.with(&texts.join(" · "));
         match lines.iter_mut().find(|line| line.mark == mark && line.text == text) {
             Some(line) => line.hosts.push(host.clone()),
             None => lines.push(CheckLine { mark, hosts: vec![host.clone()], text }),

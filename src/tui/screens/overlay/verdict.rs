@@ -6,9 +6,9 @@ use crate::domain::ids::HostId;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::words::broken;
 use crate::tui::core::{Effect, Key, KeyCode};
+use crate::tui::screens::Model;
 use crate::tui::screens::doctor;
 use crate::tui::screens::model::Overlay;
-use crate::tui::screens::{Model, model::Ui};
 
 /// Columns of the names before the texts.
 pub const NAMES: u16 = 7;
@@ -25,7 +25,8 @@ pub struct Line {
 }
 
 /// Its lines on a screen with so many columns.
-pub fn lines(ui: &Ui, columns: u16) -> Vec<Line> {
+pub fn lines(model: &Model, columns: u16) -> Vec<Line> {
+    let ui = &model.ui;
     let mut lines = Vec::new();
     let room = usize::from(columns.saturating_sub(NAMES + 3)).max(1);
     let mut add = |name: &'static str, text: &str, helps: bool| {
@@ -36,7 +37,7 @@ pub fn lines(ui: &Ui, columns: u16) -> Vec<Line> {
     };
     match ui.doctor.chosen() {
         Some((host, Some(verdict))) => parts(host, verdict).iter().for_each(|(name, text)| {
-            add(name, text, matches!(*name, "fix" | "run"));
+            add(name, &model.hosts_option.with(text), matches!(*name, "fix" | "run"));
         }),
         _ => add("", "no answer yet", false),
     }
@@ -68,7 +69,7 @@ fn parts(host: &HostId, verdict: &Verdict) -> Vec<(&'static str, String)> {
 
 /// The first line that is shown when it is scrolled to its end.
 pub fn last(model: &Model) -> usize {
-    lines(&model.ui, model.size.0).len().saturating_sub(usize::from(rows(model)))
+    lines(model, model.size.0).len().saturating_sub(usize::from(rows(model)))
 }
 
 /// Lines that are shown at once: all but the head, the notice above the keys, and these.

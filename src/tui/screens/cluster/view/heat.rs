@@ -172,7 +172,7 @@ fn host_line(
         };
         let room = canvas.width().saturating_sub(at + 1);
         let words = match (message(host, state, model.moment(), &model.zone), broken) {
-            (Some(words), _) => words,
+            (Some(words), _) => model.hosts_option.with(&words),
             (None, Some(info)) => {
                 let all = [format!("⚠ no GPU data: {}", absence(info)), "⚠ no GPU data".to_owned()];
                 all.into_iter().find(|words| width(words) <= room).unwrap_or_else(|| "⚠ no GPU".to_owned())

@@ -108,6 +108,7 @@ fn facts(
     let mut lines: Vec<(String, bool)> = Vec::new();
     let mut is_old = false;
     if let Some(message) = message(row.host(), Some(state), now, &model.zone) {
+        let message = model.hosts_option.with(&message);
         lines.extend(wrap(&message, usize::from(canvas.width()) - 3).into_iter().map(|line| (line, true)));
     }
     let latest = state.latest();

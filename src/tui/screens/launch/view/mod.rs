@@ -314,7 +314,8 @@ fn will_run(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
     let (here, elsewhere): (Vec<&Fault>, Vec<&Fault>) =
         form.errors.iter().partition(|fault| fault.field == form.focus);
     for fault in here.into_iter().chain(elsewhere) {
-        y = paragraph(canvas, y, end, &format!("✖ {}: {}", fault.field.label(), fault.text), bad);
+        let words = format!("✖ {}: {}", fault.field.label(), fault.text);
+        y = paragraph(canvas, y, end, &model.hosts_option.with(&words), bad);
     }
     if let (Some(Err(error)), true) = (&form.plan, form.request.is_some()) {
         let style = if error.is_waiting() { text } else { bad };
@@ -326,7 +327,7 @@ fn will_run(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
                     y = paragraph(canvas, y, end, part, style);
                 }
             }
-            None => y = paragraph(canvas, y, end, &error.reason, style),
+            None => y = paragraph(canvas, y, end, &model.hosts_option.with(&error.reason), style),
         }
     }
     for words in lost_picks(model) {

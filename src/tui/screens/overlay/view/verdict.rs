@@ -15,7 +15,7 @@ pub(super) fn draw(model: &Model, first: usize, canvas: &mut Canvas<'_>) {
     let (w, h) = (canvas.width(), canvas.height());
     canvas.clear(0, 0, w, h);
     let (accent, dim, text) = (canvas.theme.accent, canvas.theme.dim, canvas.theme.text);
-    let (lines, first) = (lines(&model.ui, w), first.min(last(model)));
+    let (lines, first) = (lines(model, w), first.min(last(model)));
     let chosen = model.ui.doctor.chosen();
     let (glyph, of_mark) = style(canvas, chosen.and_then(|(_, verdict)| Some(verdict?.mark)));
     let check = model.ui.doctor.row().map_or("", |row| row.check);
