@@ -13,6 +13,7 @@ use crate::domain::run_status::HostRunStatus;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{Chunk, Written};
 use crate::wire::frame::Decoder;
+use crate::wire::mesh::{MeshAsk, MeshChange, MeshDone, MeshFound, MeshLook, MeshSeen, MeshTold};
 use crate::wire::message::{Credit, Follow, ListRuns, Noted, RunRef, Runs, Sampled};
 use crate::wire::samples::PastSamples;
 
@@ -196,6 +197,38 @@ fn a_host_tells_its_runs_when_it_is_asked_and_not_without_end() {
         [false, false, true].map(|last| count(ingress.admit(at(0), &frame(&list(last))))).to_vec();
     assert_eq!(told, [600, 424, 0]);
     assert_eq!(ingress.admit(at(0), &frame(&list(true))), Verdict::Dropped);
+}
+
+#[test]
+fn what_a_host_tells_of_a_mesh_is_no_longer_than_it_can_be() {
+    let found = |id: &str, public: usize| MeshFound { id: id.to_owned(), public: Some("k".repeat(public)) };
+    let meshes = vec![found(&"f".repeat(257), 80), found("0123abcd", 80), found("0123abce", 4097)];
+    let seen = MeshSeen { meshes, problem: Some("p".repeat(5000)) };
+    let change = |lines: usize| MeshChange {
+        path: "~".repeat(1000),
+        what: "w".repeat(1000),
+        lines: vec!["l".repeat(5000); lines],
+    };
+    let mut changes = vec![change(1); 40];
+    changes[0].lines = vec![String::new(); 20_000];
+    let done = MeshDone { changes, problem: None };
+    let [seen, done] = [MeshTold::Seen(seen), MeshTold::Done(done)].map(|told| frame(&FromAgent::Mesh(told)));
+
+    let mut ingress = following();
+    assert_eq!(ingress.admit(at(0), &seen), Verdict::Dropped, "it was not asked");
+    ingress.sent(&ToAgent::Mesh(MeshAsk::Look(MeshLook {})));
+    let Verdict::Admitted(FromAgent::Mesh(MeshTold::Seen(seen))) = ingress.admit(at(0), &seen) else {
+        panic!("what it has seen")
+    };
+    let left = [found("0123abcd", 80), MeshFound { public: None, ..found("0123abce", 0) }];
+    assert_eq!(seen.meshes, left);
+    assert_eq!(seen.problem.map(|problem| problem.len()), Some(4096));
+    let Verdict::Admitted(FromAgent::Mesh(MeshTold::Done(done))) = ingress.admit(at(0), &done) else {
+        panic!("what it has done")
+    };
+    assert_eq!((done.changes.len(), done.changes[0].lines.len()), (32, 16 << 10));
+    let of = |change: &MeshChange| (change.path.len(), change.what.len(), change.lines[0].len());
+    assert_eq!(of(&done.changes[1]), (256, 256, 4096));
 }
 
 #[test]

@@ -183,6 +183,40 @@ fn a_delegated_launcher_reaches_its_hosts_and_its_ranks_are_told_apart_and_swept
     }
 }
 
+/// Starts a rank on each host as horovodrun does. Each says which program started it, that one's soft limit of core files, once it
+/// is 1 or after 10 s, and its own.
+const SAYS_LIMITS: &str = r#"#!/bin/sh
+one() { "$@" 2>&1 | sed "s/^/[$rank]<stdout>:/"; }
+look='soft() { sed -n "s/^Max core file size *\([^ ]*\) .*/\1/p" /proc/$1/limits; };
+n=0; while [ "$(soft $PPID)" != 1 ] && [ $n -lt 200 ]; do n=$((n+1)); sleep 0.05; done;
+echo $(tr "\0" "\n" </proc/$PPID/cmdline | grep -e -wrap) has $(soft $PPID), its child $(soft self)'
+rank=0; one eval "$look"
+rank=1; one ssh -o StrictHostKeyChecking=no n2 -p 22 "$look"
+"#;
+
+/// They hold the values of secret variables; the limit at which the kernel writes no core, nor hands one to a program, is 1.
+#[test]
+fn the_wrappers_of_a_launcher_leave_no_core_and_what_they_start_has_the_limit_that_was_given() {
+    let Some(cluster) = two() else { return };
+    let hard = cluster.on("n1", "ulimit -H -c");
+    if hard.trim() == "0" {
+        return skip("the limit of core files is 0 and can't be raised");
+    }
+    let client = Client::of_two_slots(cluster);
+    let path = launcher(cluster, "limits", SAYS_LIMITS);
+    let ended =
+        run(&client, &format!("--env {path} -- horovodrun -np 2 -H n1:1,n2:1 --config-file x python3 x.py"));
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let printed = printed(&ended);
+    let of = |rank: u32, wrap: &str| {
+        let said = printed.iter().find_map(|line| line.strip_prefix(&format!("[{rank}] {wrap} has ")));
+        let (its, childs) = said.and_then(|said| said.split_once(", its child ")).expect("both limits");
+        assert!(its == "1" && childs != "1" && !childs.is_empty(), "{wrap}: {ended:#?}");
+    };
+    of(0, "launch-wrap");
+    of(1, "node-wrap");
+}
+
 #[test]
 fn a_whole_line_of_mpirun_keeps_its_ranks_and_needs_no_ssh_between_its_hosts() {
     let Some(cluster) = two() else { return };

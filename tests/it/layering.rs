@@ -228,6 +228,36 @@ fn time_and_standard_output_have_one_place() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+/// Whether a file could read what a process keeps in its own memory, and hang with that process.
+fn reads_memory(file: &SourceFile) -> bool {
+    let module = file.module.join("::");
+    // `launch` looks for the words in Python's text, and may open no file
+    let may = under(&module, "procs::memory") || under(&module, "launch");
+    !may && ["environ", "cmdline"].iter().any(|name| file.names_file(name))
+}
+
+#[test]
+fn environments_and_command_lines_of_processes_are_read_in_one_place() {
+    let parse = |name: &str, text: &str| SourceFile::parse(Path::new(name), text);
+    for text in [
+        r#"fs::read(format!("/proc/{pid}/environ"))"#,
+        r#"let file = "cmdline"; fs::read(format!("/proc/{pid}/{file}"))"#,
+    ] {
+        assert!(reads_memory(&parse("agent/runs.rs", text)), "{text}");
+        assert!(!reads_memory(&parse("procs/memory.rs", text)), "{text}");
+        assert!(!reads_memory(&parse("agent/runs.rs", &format!("mod tests {{ {text} }}"))), "{text}");
+    }
+    let other = "// reads /proc/PID/environ\nfn f(cmdline: &[u8]) { open(\"/etc/environment\") }";
+    assert!(!reads_memory(&parse("agent/runs.rs", other)));
+
+    let files = sources();
+    let memory = files.iter().find(|file| file.name == "procs/memory.rs").expect("procs/memory.rs");
+    assert!(memory.names_file("environ") && memory.names_file("cmdline"), "the one place reads neither");
+    let faults: Vec<&str> =
+        files.iter().filter(|file| reads_memory(file)).map(|file| file.name.as_str()).collect();
+    assert!(faults.is_empty(), "procs::memory reads them by threads that may hang: {faults:#?}");
+}
+
 #[test]
 fn each_file_says_what_it_is_for_and_stays_short() {
     let files = sources();

@@ -1133,6 +1133,32 @@ fn a_run_ends_also_where_there_is_no_pidfd() {
     }
 }
 
+/// Of a machine whose kernel the doctor has more to say of, that is said instead.
+#[test]
+fn the_doctor_tells_where_no_signal_goes_by_a_handle() {
+    let sandbox = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sandbox/without_calls.py");
+    let kernel = |before: &[&str]| {
+        let person = Person::new(1);
+        let doctor = [crate::common::program::hvtui(), "doctor", "--json", "--only", "kernel"];
+        let words = [&["-k", "5", "120"][..], before, &doctor[..]].concat();
+        let mut command = Command::new("timeout");
+        command.args(&words).current_dir(person.home()).env("HOME", person.home()).stdin(Stdio::null());
+        let out = command.output_in_time().unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let checks = told["checks"].as_array().unwrap();
+        let row = checks.iter().find(|row| row["check"] == "kernel").unwrap_or_else(|| panic!("{told:#}"));
+        row["verdicts"][0].clone()
+    };
+    let words = "without signals by handles on processes";
+    let says = |verdict: &serde_json::Value| verdict["evidence"].as_str().unwrap().contains(words);
+    let with = kernel(&[]);
+    assert!(!says(&with), "{with:#}");
+    for call in ["434", "424"] {
+        let without = kernel(&["python3", sandbox, "1", call]);
+        assert!(says(&without) || with["mark"] != "good", "call {call}: {without:#}");
+    }
+}
+
 /// The only child of a process.
 fn child_of(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().trim().to_owned()

@@ -27,6 +27,11 @@ const CALLS: usize = 18;
 const COMMUNICATORS: usize = 64;
 /// Sentences about a folder that was copied.
 const SENTENCES: usize = 64;
+/// Files that setting up a mesh changes: an agent names six at most. Lines of one of them: a host has six in the configuration and
+/// one a key among the known hosts. Bytes of a public key.
+const CHANGES: usize = 32;
+const LINES: usize = 16 << 10;
+const KEY: usize = 4096;
 
 /// Takes out of a message what can't be.
 pub(super) fn bound(message: &mut FromAgent) {
@@ -81,21 +86,7 @@ pub(super) fn bound(message: &mut FromAgent) {
         FromAgent::Checked(told) => told.why.iter_mut().for_each(plausible::bound_text),
         FromAgent::Preflight(told) => preflight::bound(&mut told.findings),
         FromAgent::Signal(told) => plausible::bound_signal(&mut told.answer),
-        FromAgent::Mesh(MeshTold::Seen(seen)) => {
-            seen.meshes.truncate(LIST);
-            seen.problem.iter_mut().for_each(plausible::bound_text);
-        }
-        FromAgent::Mesh(MeshTold::Done(done)) => {
-            done.changes.truncate(LIST);
-            done.problem.iter_mut().for_each(plausible::bound_text);
-        }
-        FromAgent::Mesh(MeshTold::Tried(tried)) => {
-            tried.results.truncate(LIST);
-            for (name, fault) in &mut tried.results {
-                cut(name, NAME);
-                fault.iter_mut().for_each(plausible::bound_text);
-            }
-        }
+        FromAgent::Mesh(told) => bound_mesh(told),
         FromAgent::Sync(told) => match &mut told.state {
             SyncState::Present { notes, .. } => {
                 notes.truncate(SENTENCES);
@@ -123,6 +114,37 @@ pub(super) fn bound(message: &mut FromAgent) {
         | FromAgent::TracePiece(_)
         | FromAgent::PastSamples(_)
         | FromAgent::BlobsTaken(_) => {}
+    }
+}
+
+fn bound_mesh(told: &mut MeshTold) {
+    match told {
+        MeshTold::Seen(seen) => {
+            // what is cut would name another mesh, or be no key
+            seen.meshes.retain(|mesh| mesh.id.len() <= NAME);
+            seen.meshes.truncate(LIST);
+            for mesh in &mut seen.meshes {
+                mesh.public.take_if(|public| public.len() > KEY);
+            }
+            seen.problem.iter_mut().for_each(plausible::bound_text);
+        }
+        MeshTold::Done(done) => {
+            done.changes.truncate(CHANGES);
+            for change in &mut done.changes {
+                cut(&mut change.path, NAME);
+                cut(&mut change.what, NAME);
+                change.lines.truncate(LINES);
+                change.lines.iter_mut().for_each(plausible::bound_text);
+            }
+            done.problem.iter_mut().for_each(plausible::bound_text);
+        }
+        MeshTold::Tried(tried) => {
+            tried.results.truncate(LIST);
+            for (name, fault) in &mut tried.results {
+                cut(name, NAME);
+                fault.iter_mut().for_each(plausible::bound_text);
+            }
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Which kernel runs, whether a newer one waits for a reboot (modules built since then belong to that one), and whether it
-//! gives handles on processes.
+//! Which kernel runs, whether a newer one waits for a reboot (modules built since then belong to that one), and whether
+//! signals go by handles on processes.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(in crate::doctor) struct Found {
     newest: Option<String>,
     /// Whether the distribution says that a reboot is due.
     reboot: bool,
-    /// Whether it gives handles on processes, by which signals can't reach another one.
+    /// Whether signals go by handles on processes, by which they can't reach another one.
     pidfd: bool,
     /// Whether modules are built here (DKMS), and the headers of the running kernel are not there for it.
     #[serde(default)]
@@ -42,7 +42,7 @@ impl Check for Kernel {
         Ok(Found {
             newest,
             reboot: Path::new("/run/reboot-required").exists(),
-            pidfd: pidfd::open(std::process::id()).is_some(),
+            pidfd: pidfd::lack().is_none(),
             no_headers: builds_driver() && !Path::new("/lib/modules").join(running).join("build").exists(),
             system: System::here(),
         })
@@ -88,7 +88,7 @@ fn judge(found: &Found, running: &str) -> Verdict {
             }
         }
         _ if !found.pidfd => Verdict::good(format!(
-            "{running}, which gives no handles on processes (before Linux 5.3, or a sandbox): hvtui signals by number"
+            "{running}, without signals by handles on processes (before Linux 5.3, or a sandbox): hvtui signals by number"
         )),
         _ => Verdict::good(running),
     }
@@ -175,7 +175,8 @@ mod tests {
     fn a_kernel_without_handles_on_processes_is_told() {
         let without = judge(&Found { pidfd: false, ..found() }, "5.2.0-1-amd64");
         assert!(
-            without.mark == Mark::Good && without.evidence.contains("gives no handles on processes"),
+            without.mark == Mark::Good
+                && without.evidence.contains("without signals by handles on processes"),
             "{without:?}"
         );
         assert_eq!(judge(&found(), "6.1.0-18-amd64").evidence, "6.1.0-18-amd64");

@@ -41,23 +41,32 @@ pub(crate) fn assert_nothing_on_two(cluster: &Cluster, run: &str) {
 /// What is on a host that must not be found there once this run and all others are over.
 pub(crate) fn on(cluster: &Cluster, host: &str, run: &str) -> Vec<String> {
     let root = PathBuf::from(format!("/proc/{}/root", cluster.pid(host)));
-    let leases = lease::USUAL.map(|folder| root.join(folder.trim_start_matches('/')));
     let mut left = Vec::new();
     for folder in [cluster.at_home(host, ""), root.join("run"), root.join("dev/shm")] {
         each(&folder, &mut |entry| left.extend(left_over(entry)));
     }
-    for folder in &leases {
-        each(folder, &mut |entry| {
+    for folder in lease_folders(cluster, host) {
+        each(&folder, &mut |entry| {
             let text = fs::read_to_string(entry.path()).unwrap_or_default();
             if text.contains(run) {
                 left.push(format!("{} names the run: {text}", entry.path().display()));
             }
         });
     }
-    for gpu in gpus(cluster, host, run) {
-        left.extend(held(cluster, host, run, &leases, &gpu));
-    }
+    left.extend(held_gpus(cluster, host, run));
     left
+}
+
+/// What holds the GPUs that a run has, or had, on a host.
+pub(crate) fn held_gpus(cluster: &Cluster, host: &str, run: &str) -> Vec<String> {
+    let leases = lease_folders(cluster, host);
+    gpus(cluster, host, run).iter().flat_map(|gpu| held(cluster, host, run, &leases, gpu)).collect()
+}
+
+/// Where leases usually lie on a host, as this process sees it.
+fn lease_folders(cluster: &Cluster, host: &str) -> Vec<PathBuf> {
+    let root = PathBuf::from(format!("/proc/{}/root", cluster.pid(host)));
+    lease::USUAL.iter().map(|folder| root.join(folder.trim_start_matches('/'))).collect()
 }
 
 /// Calls `visit` for all that is below a folder, on whatever file system.

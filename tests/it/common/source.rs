@@ -14,6 +14,8 @@ pub(crate) struct SourceFile {
     /// Whether it begins with `//!`.
     pub(crate) header: bool,
     code: String,
+    /// With its literals.
+    text: String,
 }
 
 /// Every `.rs` file below `folder`, but those that only tests are made of.
@@ -75,7 +77,9 @@ impl SourceFile {
         let code = without_tests(&without_literals(text));
         // Taking out keeps line ends outside of test modules, so what is left counts.
         let lines = code.lines().count();
-        Self { name: path.display().to_string(), module, lines, header, code }
+        let before_tests = text.split("mod tests {").next().unwrap_or_default().lines();
+        let text: Vec<&str> = before_tests.filter(|line| !line.trim_start().starts_with("//")).collect();
+        Self { name: path.display().to_string(), module, lines, header, code, text: text.join("\n") }
     }
 
     /// `lib.rs` and `main.rs`, which are no module.
@@ -128,6 +132,13 @@ impl SourceFile {
             let longer = text.ends_with(is_word) && after.starts_with(is_word);
             !longer && !self.code[..at].ends_with(is_word)
         })
+    }
+
+    /// Whether it names a file of this name in a folder, or the name alone, in a literal.
+    pub(crate) fn names_file(&self, name: &str) -> bool {
+        let in_folder = format!("/{name}");
+        let ends = |(at, found): (usize, &str)| !self.text[at + found.len()..].starts_with(is_word);
+        self.text.match_indices(&in_folder).any(ends) || self.text.contains(&format!("\"{name}\""))
     }
 
     /// What follows `first::` everywhere, braces expanded.

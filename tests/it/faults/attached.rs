@@ -3,12 +3,14 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Command;
+use std::time::Instant;
 
 use hvtui::clock::now;
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
 use super::rig::{Job, Rig, until};
+use crate::common::terminal::Terminal;
 
 /// A client ends in the given way; the same person attaches again by one of so many builds, and nothing is missing.
 fn resumed_again(
@@ -49,6 +51,45 @@ fn resumed_again(
 )]
 pub(crate) fn client_killed(notes: &mut Notes) -> Option<()> {
     resumed_again(notes, 1, |job| job.kill_client(), |_, command| command)
+}
+
+/// A person who looks at a run leaves the UI by its key.
+pub(crate) fn left_by_key(notes: &mut Notes) -> Option<()> {
+    let rig = Rig::up(2)?;
+    let person = rig.person();
+    let mut job = rig.start(&person, 1, &["--until", "~/enough"]);
+    job.hear(20);
+    let run = job.run();
+    let short = &run[run.len() - 4..];
+    job.kill_client();
+    let terminal = Terminal::start(&person.hvtui(&[]), 120, 40)?;
+    let hosts = rig.hosts();
+    terminal.wait("all hosts", |screen| {
+        hosts.iter().all(|host| screen.lines().any(|line| line.contains(host) && line.contains('%')))
+    });
+    terminal.press(&["r"]);
+    terminal.wait("the run", |screen| {
+        screen.lines().any(|line| line.contains(short) && line.contains("running"))
+    });
+    terminal.press(&["Enter"]);
+    terminal.wait("its ranks", |screen| screen.contains("RANK"));
+    terminal.press(&["d"]);
+    terminal.wait("the runs again", |screen| screen.contains("all recordings") || screen.contains("SIZE"));
+    let since = Instant::now();
+    terminal.press(&["q"]);
+    let said = terminal.wait("its end", |screen| screen.contains("[exit "));
+    notes.took("the UI's end", since.elapsed().as_secs_f64(), 0.3);
+    // with the hosts file the line is longer than the screen is wide
+    let words: String = said.split_whitespace().collect();
+    assert!(said.contains("[exit 0]") && words.contains(&format!("run{short}goeson")), "{said}");
+    let mut again = rig.launch(&person, &["attach", &run, "--verbose"]);
+    again.hear(20);
+    again.enough();
+    let code = again.wait();
+    exits_agree(&again, code, 0, &[Ends::Exit(0); 2]);
+    no_byte_lost(&again);
+    nothing_left(&rig, &run);
+    Some(())
 }
 
 pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {

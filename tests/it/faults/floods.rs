@@ -1,6 +1,7 @@
 //! Rows 36 and 37: ranks print more than anybody can keep.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use hvtui::domain::event::{Envelope, Event, Origin};
@@ -93,6 +94,22 @@ pub(crate) fn flood_and_long_line(notes: &mut Notes) -> Option<()> {
     for host in rig.hosts() {
         notes.count(&format!("MiB kept on {host}"), kept(&rig, &host, &run) >> 20, 4 * 32 * 13 / 10);
     }
+    // what is left out of the long line is counted, and said where it is printed
+    let left_out = |e: &Envelope| match (&e.origin, &e.event) {
+        (Origin::Rank(_, rank), Event::LogPrinted { line }) if line.text.starts_with('x') => {
+            Some((*rank, line.elided)).filter(|(_, elided)| *elided > 0)
+        }
+        _ => None,
+    };
+    let left_out: Vec<(Rank, u64)> = job.events().iter().filter_map(left_out).collect();
+    let (rank, elided) = *left_out.iter().max_by_key(|(_, elided)| *elided).expect("a long line that is cut");
+    assert!(elided < 100_000_000, "no more than there was: {left_out:?}");
+    let (begin, end) = (format!("[{rank}] x"), format!(" … {elided} more bytes"));
+    // not read whole: it is the flood
+    let printed = BufReader::new(fs::File::open(person.path("out")).expect("its output")).split(b'\n');
+    let is_said = |line: Vec<u8>| line.starts_with(begin.as_bytes()) && line.ends_with(end.as_bytes());
+    assert!(printed.map_while(Result::ok).any(is_said), "rank {rank}:{end}");
+    notes.say(&format!("of the long line {elided} bytes are left out, which is said"));
     no_byte_lost(&job);
     nothing_left(&rig, &run);
     Some(())

@@ -49,9 +49,13 @@ pub(crate) fn one_startup(notes: &mut Notes) -> Option<()> {
     let entry = |name: &String| format!("[[host]]\nname = \"{name}\"\naddress = \"10.77.0.11\"\n");
     person.write("hosts.toml", &(head.to_owned() + &names.iter().map(entry).collect::<String>()));
     let places: Vec<String> = names.iter().map(|name| format!("{name}:1")).collect();
-    let (ended, took) = timed(&person, &["run", "-H", &places.join(","), "--", "true"]);
+    let (ended, took) = timed(&person, &["run", "--verbose", "-H", &places.join(","), "--", "true"]);
     assert_eq!(ended.code, 0, "{ended:#?}");
     notes.took("8 hosts of one sshd", took, 20.0);
+    let says_why = |line: &&str| line.contains(": down: ") && line.contains("(MaxStartups)");
+    let said = ended.err.lines().filter(says_why).count();
+    assert!(said > 0, "why a host waits is said: {ended:#?}");
+    notes.say(&format!("{said} times a host was said to wait for MaxStartups"));
     Some(())
 }
 

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use hvtui::domain::event::Event;
 use hvtui::domain::host::LinkState;
+use hvtui::supervise::state::Phase;
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left};
 use super::matrix::Notes;
-use super::rig::{Rig, lasts, until};
+use super::rig::{Rig, lasts, until, until_some};
 use crate::common::in_time::StatusInTime;
 use crate::common::processes::end_of;
 
@@ -136,6 +137,7 @@ pub(crate) fn unkillable(notes: &mut Notes) -> Option<()> {
     let reads = || rig.cluster.processes("n1").iter().any(|process| process.args == "cat /root/stuck/file");
     until("the rank to read", reads);
     let run = job.run();
+    let supervisor = rig.cluster.state_of("n1", &run).supervisor;
     let started = Instant::now();
     let mut stop = person.hvtui(&["stop", &run]);
     let mut stop = stop.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("hvtui");
@@ -147,6 +149,13 @@ pub(crate) fn unkillable(notes: &mut Notes) -> Option<()> {
             || said.contains("unkillable")
     });
     notes.took("unkillable is told", started.elapsed().as_secs_f64(), 15.0);
+    // the supervisor does not hang with the rank: it comes to its end, and says what it leaves
+    let state = until_some("the supervisor to go on", || {
+        Some(rig.cluster.state_of("n1", &run)).filter(|state| state.phase == Phase::Ended)
+    });
+    assert_eq!(state.supervisor, supervisor, "the same supervisor");
+    assert!(state.left.iter().any(|left| left.contains("cat")), "{:?}", state.left);
+    assert!(reads(), "the rank still hangs");
     let other = rig.person();
     let seen = other.run(&["run", "-H", "n1:1", "--", "true"]);
     assert_eq!(seen.code, 0, "the host goes on: {seen:#?}");

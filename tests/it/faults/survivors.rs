@@ -1,14 +1,17 @@
-//! Rows 28, 29 and 34: supervisors and whole hosts end, and a client attaches to the run again.
+//! Rows 28, 29, 34 and 39: supervisors and whole hosts end, and a client attaches to the run again; what held a GPU ends.
+
+use std::time::Instant;
 
 use hvtui::clock::now;
 use hvtui::domain::event::{Envelope, Event};
+use hvtui::domain::ids::Rank;
 use hvtui::domain::note::what;
 use hvtui::domain::time::Stamp;
 
 use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left, spool};
 use super::matrix::Notes;
-use super::rig::{Job, Rig, until_some};
-use crate::common::built;
+use super::rig::{Job, Rig, until, until_some};
+use crate::common::{built, left};
 
 /// A file of the run on a host.
 fn json(rig: &Rig, host: &str, run: &str, file: &str) -> serde_json::Value {
@@ -63,10 +66,56 @@ pub(crate) fn supervisor_and_rank_killed(notes: &mut Notes) -> Option<()> {
     Some(())
 }
 
-pub(crate) fn reboot(notes: &mut Notes) -> Option<()> {
+/// Two hosts with scripted GPUs.
+fn with_gpus() -> Option<Rig> {
     let library = built::example("libfake_nvml.so").display().to_string();
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
-    let rig = Rig::up_with(2, &["--fake-nvml", &library, scripts], super::seed())?;
+    Rig::up_with(2, &["--fake-nvml", &library, scripts], super::seed())
+}
+
+/// What holds a GPU's lease is killed, with the run's supervisor and without.
+pub(crate) fn holder_killed(notes: &mut Notes) -> Option<()> {
+    let rig = with_gpus()?;
+    let person = rig.person();
+    person.write("hosts.toml", &rig.cluster.hosts_toml(1).replace("slots = 1\n", ""));
+    let trainer = rig.cluster.dir().join("trainer").display().to_string();
+    let args = ["run", "--verbose", "--gpus", "n1:1", "--", "python3", &trainer, "--lines", "100000"];
+    for (what, with_supervisor) in [("rank-wrap", false), ("supervisor and rank-wrap", true)] {
+        let mut job = rig.launch(&person, &args);
+        job.hear(20);
+        let run = job.run();
+        let supervisor = rig.cluster.state_of("n1", &run).supervisor.pid;
+        let wrap = until_some("the rank-wrap", || {
+            rig.cluster.state_of("n1", &run).wraps.get(&Rank(0)).map(|wrap| wrap.pid)
+        });
+        let held = || left::held_gpus(&rig.cluster, "n1", &run);
+        assert!(!held().is_empty(), "the run has its GPU");
+        let victims = if with_supervisor { format!("{supervisor} {wrap}") } else { wrap.to_string() };
+        let since = Instant::now();
+        rig.cluster.on("n1", &format!("kill -9 {victims}"));
+        until("the GPU to be free", || held().is_empty());
+        notes.took(&format!("{what} killed: the GPU is free"), since.elapsed().as_secs_f64(), 1.0);
+        let again = rig.person();
+        again.write("hosts.toml", &rig.cluster.hosts_toml(1).replace("slots = 1\n", ""));
+        let taken = again.run(&["run", "--gpus", "n1:1", "--", "true"]);
+        assert_eq!(taken.code, 0, "{taken:#?}");
+        job.kill_client();
+        // a rank whose supervisor and rank-wrap are gone goes on
+        until("the rest of the run to end", || {
+            let all = rig.cluster.processes("n1");
+            let left = all.iter().filter(|process| process.is_of(&run));
+            let left: Vec<String> = left.map(|process| process.pid.to_string()).collect();
+            if !left.is_empty() {
+                rig.cluster.on("n1", &format!("kill -9 {}", left.join(" ")));
+            }
+            left.is_empty()
+        });
+    }
+    Some(())
+}
+
+pub(crate) fn reboot(notes: &mut Notes) -> Option<()> {
+    let rig = with_gpus()?;
     let person = rig.person();
     // a folder that outlives the host, with all notes of who had which GPU
     let leases = rig.cluster.on("n1", "mkdir -m 755 ~/leases && cd ~/leases && pwd").trim().to_owned();
