@@ -16,9 +16,11 @@ use super::out::Out;
 use super::parting::{Held, Parting};
 use super::selection::{Chosen, Selection, Span};
 use super::told::Told;
+use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::last_in::HostClock;
 use crate::domain::log::{LogGap, LogLine};
 use crate::domain::marks::RunMark;
 use crate::domain::nccl_timing::CollectiveTiming;
@@ -164,12 +166,13 @@ pub(super) fn export(
 type Load<'a> = dyn Fn(&Reader, &Chosen<'_>, usize) -> Result<Vec<Envelope>, Error> + 'a;
 
 /// What is needed of a chunk: all of it where it lies in the chosen time. Of any other one the steps, which say who was late and may have
-/// been made long before they were told, and what has no channel of its own.
+/// been made long before they were told, the pings, by which that is judged, and what has no channel of its own.
 fn needed(reader: &Reader, chosen: &Chosen<'_>, chunk: usize) -> Result<Vec<Envelope>, Error> {
     let nanos = |at: Stamp| at.0.saturating_mul(1_000);
     let is_chosen =
         reader.note(chunk).is_none_or(|note| chosen.has_span((nanos(note.start), nanos(note.end))));
-    reader.load_untimed(chunk, |channel| is_chosen || matches!(channel, Channel::Phase | Channel::Event))
+    let is_needed = |channel| matches!(channel, Channel::Phase | Channel::Clock | Channel::Event);
+    reader.load_untimed(chunk, |channel| is_chosen || is_needed(channel))
 }
 
 fn export_by(
@@ -186,9 +189,9 @@ fn export_by(
     let (stragglers, meetings) = (Stragglers::default(), Meetings::default());
     let kept = marks::read(reader.path())?;
     let mut marks = kept.all().iter().peekable();
-    let parting = Parting::default();
+    let (parting, ways, unaligned_steps) = (Parting::default(), BTreeMap::new(), 0);
     let mut pass =
-        Pass { out, run, sink, stragglers, meetings, parting, world, is_apart, unaligned_steps: 0 };
+        Pass { out, run, sink, stragglers, meetings, parting, ways, world, is_apart, unaligned_steps };
     let mut missing_chunks = 0;
     let mut progress = Progress::of(reader);
     pass.sink.begin(&mut pass.out, &pass.run).map_err(Error::Write)?;
@@ -354,6 +357,8 @@ struct Pass<'a, 'o> {
     meetings: Meetings,
     /// Steps that hooks tell.
     parting: Parting,
+    /// The hosts, each with its number and what messages to it take; as a report has them, by the pings so far.
+    ways: BTreeMap<HostId, (usize, ClockFit)>,
     world: usize,
     is_apart: bool,
     unaligned_steps: u64,
@@ -363,6 +368,11 @@ impl Pass<'_, '_> {
     fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
         let at = envelope.at.0.saturating_mul(1_000);
         match (&envelope.event, &envelope.origin) {
+            (Event::ClockSampled { sample }, Origin::Host(host)) => {
+                let number = self.ways.len() + 1;
+                self.ways.entry(host.clone()).or_insert_with(|| (number, ClockFit::default())).1.add(*sample);
+                Ok(())
+            }
             (Event::StepDone { timing }, Origin::Rank(..) | Origin::Worker(..)) => {
                 trainer(&envelope.origin).map_or(Ok(()), |id| self.step(id, timing, envelope.at))
             }
@@ -474,7 +484,8 @@ impl Pass<'_, '_> {
             self.give(&Item::Step { id, span, timing })?;
         }
         let is_met = is_aligned && !self.is_apart;
-        let whole = if is_met { self.meetings.take(self.world, id, timing, span) } else { None };
+        let clock = self.clock_of(id.rank, timing.start);
+        let whole = if is_met { self.meetings.take(self.world, (id, clock), timing, span) } else { None };
         let chosen = |whole: &Allreduce| {
             let is_in_time = whole.span().is_some_and(|span| self.run.chosen.has_span(span));
             let has_rank = whole.arrivals.iter().any(|arrival| self.run.chosen.has_trainer(arrival.id));
@@ -490,6 +501,16 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         self.give(&Item::Collective { id, span, timing })
+    }
+
+    /// The host of a rank, with what messages to it took at a moment of it.
+    fn clock_of(&self, rank: Rank, time: HostTime) -> HostClock {
+        let host = self.run.chosen.placement(rank).map(|placement| &placement.host);
+        let way = host.and_then(|host| self.ways.get(host));
+        way.map_or_else(HostClock::default, |(host, fit)| HostClock {
+            host: *host,
+            unsure_us: fit.way_us(time),
+        })
     }
 
     /// When something was that a rank tells of by its host's clock, and whether that clock is known.
