@@ -1,7 +1,8 @@
 //! What a large recording costs, to write and to look at: `cargo bench --bench record [-- RANKS MINUTES [STEP_MS]]`, 512 ranks for an
 //! hour in steps of 270 ms where nothing is said: 41 million phases, and a sample of 64 hosts of eight GPUs each second.
 //!
-//! It is written to the temporary folder, opened as the Replay screen opens it, drawn, and looked at in random places. A second process
+//! What its first seconds cost a client that records them as they happen is measured first ([`at_pace`]): the recorder's own thread, and
+//! all of the process. It is written to the temporary folder, opened as the Replay screen opens it, drawn, and looked at in random places. A second process
 //! opens it, so that its memory is that of a replay alone; another two tell its report, the first and the second one of it.
 
 #![expect(
@@ -45,6 +46,8 @@ use world::{CLOCK_OFFSET, START, Story, busy, host, run_id};
 
 const SIZE: (u16, u16) = (230, 60);
 const GPUS: u32 = 8;
+/// So much of the run is recorded as it happens.
+const AT_PACE_US: i64 = 20_000_000;
 const SEEKS: usize = 400;
 /// Short moves that follow one to a random place.
 const MOVES: usize = 8;
@@ -72,6 +75,7 @@ fn main() {
     let path = folder.join(run_id().as_str()).join("run.mcap");
     fs::create_dir(folder.join(run_id().as_str())).expect("a folder");
     write(&path, ranks, minutes, step_ms);
+    at_pace(&path, &folder.join("pace").join(run_id().as_str()).join("run.mcap"));
     let client = folder.join("client").join(run_id().as_str()).join("run.mcap");
     record(&path, &client);
     let program = std::env::current_exe().expect("this program");
@@ -105,6 +109,46 @@ fn main() {
 
 fn states(path: &Path) -> u64 {
     fs::metadata(path.with_file_name("run.mcap.states")).map_or(0, |about| about.len())
+}
+
+/// What it costs to record the first seconds at the pace at which they happened, with a chunk each second: in percent of a processor,
+/// the recorder's thread alone, and the whole process, which hands it the events and keeps states.
+fn at_pace(from: &Path, to: &Path) {
+    let until = START.plus_micros(AT_PACE_US);
+    let reader = Reader::open(from).expect("a recording");
+    // decoded before: a client has the events
+    let events: Vec<Envelope> = reader.envelopes(..until).collect::<Result<_, _>>().expect("events");
+    let count = events.len();
+    let process_us = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_nsec.unsigned_abs() / 1_000
+    };
+    let recorder = Recorder::start(to.to_owned(), || ()).expect("a recording");
+    recorder.keep_states(Arc::default());
+    let (begin, before) = (host_now().0, process_us());
+    for envelope in events {
+        let due_us = envelope.at.micros_since(START).max(0).unsigned_abs();
+        let early_us = due_us.saturating_sub(host_now().0 - begin);
+        if early_us > 0 {
+            std::thread::sleep(Duration::from_micros(early_us));
+        }
+        recorder.send(envelope);
+    }
+    // the last chunk is written within a second
+    std::thread::sleep(Duration::from_secs(2));
+    let (took_us, all_us) = (host_now().0 - begin, process_us() - before);
+    let status = recorder.status();
+    assert_eq!((status.written, status.dropped), (count as u64, 0), "{status:?}");
+    let percent = |us: u64| us as f64 * 100.0 / took_us as f64;
+    println!(
+        "at pace    {:.0} s, {:.0} events/s: {:.2} % of a processor (the process: {:.2} %), {:.2} µs an event (aim: 0.5 %)",
+        took_us as f64 / 1e6,
+        count as f64 * 1e6 / took_us as f64,
+        percent(status.cpu_us),
+        percent(all_us),
+        status.cpu_us as f64 / count.max(1) as f64
+    );
+    assert_eq!(recorder.finish().expect("its end").dropped, 0);
 }
 
 /// Records it as a client does, which leaves states of it; not in the time that it took, but in that which the states take.

@@ -21,12 +21,17 @@ use crate::tui::source::resume::Resumed;
 /// How many of the newest recordings are looked at when a client starts.
 const LOOKED_AT: usize = 16;
 
-/// Closes, beside everything else, recordings of ended runs that a crash has left open, so that other programs open them.
+/// Closes, beside everything else, recordings of ended runs that a crash has left open, so that other programs open them; and removes
+/// the folders of those that were never begun.
 pub(crate) fn close_recordings(state: &Path) {
     let store = Store::new(state);
     let thread = std::thread::Builder::new().name("closing".to_owned());
     // what it does not come to is for the next start
-    if let Err(error) = thread.spawn(move || store.close_ended(LOOKED_AT)) {
+    let work = move || {
+        store.close_ended(LOOKED_AT);
+        store.sweep();
+    };
+    if let Err(error) = thread.spawn(work) {
         tracing::debug!(%error, "recordings are not looked at");
     }
 }

@@ -30,6 +30,7 @@ pub mod idle;
 pub mod ids;
 pub mod incidents;
 pub mod json_size;
+pub mod last_in;
 pub mod last_words;
 pub mod late;
 pub mod launcher_words;

@@ -1,9 +1,9 @@
 //! The files of one recording: `run.mcap`, and for each client that attached to the run again `run.2.mcap`,
 //! `run.3.mcap`, … Each is a whole MCAP file; nothing that was written is ever written to again.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
@@ -32,8 +32,15 @@ fn path(first: &Path, number: usize) -> Option<PathBuf> {
     Some(first.with_file_name(format!("{stem}.{number}.mcap")))
 }
 
-fn lock_path(first: &Path) -> PathBuf {
+pub(super) fn lock_path(first: &Path) -> PathBuf {
     first.parent().unwrap_or(Path::new(".")).join(LOCK)
+}
+
+/// Whether an open file is the one at a path.
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |about: Metadata| (about.dev(), about.ino());
+    let (open, there) = (file.metadata().map(of), std::fs::metadata(path).map(of));
+    open.is_ok_and(|open| there.is_ok_and(|there| open == there))
 }
 
 /// The right to write a recording, held until it is dropped.
@@ -57,6 +64,8 @@ impl Lock {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(Error::file(&path))?;
         let held = match file.try_lock() {
+            // whose holder has removed it meanwhile: it keeps none out any more
+            Ok(()) if !is_at(&file, &path) => return Err(Error::Busy(first.to_owned())),
             Ok(()) => Some(file),
             Err(TryLockError::WouldBlock) => return Err(Error::Busy(first.to_owned())),
             Err(TryLockError::Error(error)) => {
@@ -126,5 +135,22 @@ impl Drop for Lock {
         if let Some(file) = &self.held {
             give_back(file);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_whose_file_was_removed_is_not_the_one_at_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let opened = File::create(&path).unwrap();
+        assert!(is_at(&opened, &path));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_at(&opened, &path));
+        let another = File::create(&path).unwrap();
+        assert!(!is_at(&opened, &path) && is_at(&another, &path));
     }
 }

@@ -2,12 +2,14 @@
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::check;
 use super::closing;
 use super::error::Error;
 use super::reader::{self, RecordingSummary};
 use super::segments::{self, Lock};
+use crate::clock;
 use crate::domain::ids::RunId;
 use crate::domain::retention::Age;
 use crate::domain::run::{KeptRecordings, RunStage, RunSummary};
@@ -16,6 +18,9 @@ use crate::domain::time::Stamp;
 const FILE: &str = "run.mcap";
 /// The most bytes of a recording of which no chunk was written to its end.
 const MOST_EMPTY: u64 = 64 << 20;
+/// So long nothing has changed in a run's folder without files before it counts as left behind, microseconds: a client that begins
+/// has its lock within milliseconds.
+const SETTLED_US: i64 = 60_000_000;
 /// How many runs a message names at most.
 const NAMED: usize = 5;
 
@@ -55,7 +60,11 @@ impl Store {
 
     /// Where the recording of a run lies or will lie.
     pub fn path_of(&self, run: &RunId) -> PathBuf {
-        self.runs.join(run.as_str()).join(FILE)
+        self.folder_of(run).join(FILE)
+    }
+
+    fn folder_of(&self, run: &RunId) -> PathBuf {
+        self.runs.join(run.as_str())
     }
 
     /// All recordings. Reads both ends of each file, not what lies between.
@@ -65,9 +74,12 @@ impl Store {
             let path = self.path_of(&run);
             match reader::summarize(&path) {
                 Ok(summary) => listing.runs.push(self.run_summary(summary)),
-                Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    listing.unreadable.push(self.unreadable(run, path, &error));
+                    let lost = self.unreadable(run, path, &error);
+                    // a client that begins has no file yet
+                    if lost.empty.is_some() || !is_missing(&error) {
+                        listing.unreadable.push(lost);
+                    }
                 }
             }
         }
@@ -104,8 +116,17 @@ impl Store {
             Error::NotARecording(_) | Error::OtherMcap(_) => true,
             _ => false,
         };
-        let empty = if may_be { self.empty(&run, &path) } else { None };
+        let empty = match error {
+            _ if may_be => self.empty(&run, &path),
+            error if is_missing(error) => self.left_behind(&run),
+            _ => None,
+        };
         let reason = match &empty {
+            Some(_) if is_missing(error) => format!(
+                "empty; its client was killed before the first event was written, or while it deleted the recording: `hvtui runs \
+                 prune` deletes it by its age, or delete {}",
+                self.folder_of(&run).display()
+            ),
             Some(_) => check::nothing(&path),
             None => error.to_string(),
         };
@@ -120,8 +141,45 @@ impl Store {
             return None;
         }
         let changed = segments::of(path).into_iter().filter_map(|file| file.metadata().ok()?.modified().ok());
-        let since = changed.max()?.duration_since(std::time::UNIX_EPOCH).ok()?;
-        Some(Age { last_at: Stamp(i64::try_from(since.as_micros()).ok()?), bytes, is_imported: false })
+        Some(Age { last_at: stamp(changed.max()?)?, bytes, is_imported: false })
+    }
+
+    /// Since when there is nothing in the folder of a run but, maybe, a lock that no client holds.
+    fn left_behind(&self, run: &RunId) -> Option<Age> {
+        let (path, folder) = (self.path_of(run), self.folder_of(run));
+        if path.exists() {
+            return None;
+        }
+        let mut changed = std::fs::metadata(&folder).ok()?.modified().ok()?;
+        let lock = segments::lock_path(&path);
+        for entry in std::fs::read_dir(&folder).ok()? {
+            let entry = entry.ok()?;
+            let about = entry.metadata().ok()?;
+            if entry.path() != lock || about.len() > 0 {
+                return None;
+            }
+            changed = changed.max(about.modified().ok()?);
+        }
+        let last_at = stamp(changed)?;
+        let is_settled = clock::now().micros_since(last_at) >= SETTLED_US;
+        (is_settled && !self.is_written(run)).then_some(Age { last_at, bytes: 0, is_imported: false })
+    }
+
+    /// Removes the folders of runs in which there is nothing: their clients were killed before the first file was there, or while they
+    /// deleted them.
+    pub fn sweep(&self) {
+        for run in self.ids().unwrap_or_default() {
+            if self.left_behind(&run).is_none() {
+                continue;
+            }
+            // a client that begins meanwhile has it, or finds that this one is gone
+            let Ok(lock) = Lock::take(&self.path_of(&run)) else { continue };
+            lock.remove();
+            // the folder of one that has begun before is not empty, and stays
+            if let Err(error) = std::fs::remove_dir(self.folder_of(&run)) {
+                tracing::debug!(%error, "a folder without a recording stays");
+            }
+        }
     }
 
     /// The first files of all recordings, newest first.
@@ -172,7 +230,7 @@ impl Store {
     /// [`Error::Busy`] while it is written, and what the file system says.
     pub fn delete(&self, run: &RunId) -> Result<u64, Error> {
         let path = self.path_of(run);
-        let folder = self.runs.join(run.as_str());
+        let folder = self.folder_of(run);
         // before the lock, which would make the folder
         std::fs::symlink_metadata(&folder).map_err(Error::file(&folder))?;
         let lock = Lock::take(&path)?;
@@ -198,7 +256,7 @@ impl Store {
 
     /// Bytes of a run's files here; what can't be read counts nothing.
     fn size(&self, run: &RunId) -> u64 {
-        let entries = std::fs::read_dir(self.runs.join(run.as_str())).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(self.folder_of(run)).into_iter().flatten().flatten();
         entries
             .filter_map(|entry| entry.metadata().ok())
             .filter(Metadata::is_file)
@@ -207,7 +265,7 @@ impl Store {
     }
 
     /// Whether a recording has nothing in it and no client writes it.
-    fn is_left_empty(&self, run: &RunId) -> bool {
+    pub fn is_left_empty(&self, run: &RunId) -> bool {
         let path = self.path_of(run);
         reader::summarize(&path)
             .is_err_and(|error| self.unreadable(run.clone(), path, &error).empty.is_some())
@@ -315,6 +373,16 @@ impl Store {
 fn is_of_data(path: &Path) -> bool {
     let end = path.extension().and_then(|end| end.to_str());
     end.is_some_and(|end| matches!(end, "mcap" | "json" | "jsonl" | "gz"))
+}
+
+/// Whether a recording has no file.
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+}
+
+fn stamp(time: SystemTime) -> Option<Stamp> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    Some(Stamp(i64::try_from(since.as_micros()).ok()?))
 }
 
 /// Removes a file or folder; the error names it.

@@ -44,6 +44,7 @@ mod inner_ranks;
 mod jobs;
 mod json_forms;
 mod keys;
+mod kills;
 mod lanes;
 mod launch_checks;
 mod launch_looks;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
+use hvtui::domain::ids::RunId;
 use serde_json::Value;
 
 use super::common::client::{Client, Ended};
@@ -252,6 +253,39 @@ fn a_run_that_its_host_cannot_delete_stays_recorded() {
 
 fn json_of(ended: &Ended) -> Value {
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {}", ended.said()))
+}
+
+/// A client that is killed between its lock and its first file leaves a folder with a lock.
+#[test]
+fn a_folder_with_a_lock_alone_is_shown_and_goes_unless_a_client_begins_there() {
+    let person = Person::new(1);
+    let run = ended(&person, "kept");
+    let left = RunId::new(1_795_000_000_000, 7);
+    let [folder, _] = folders(&person, left.as_str());
+    let make_old = || {
+        let now = Duration::from_micros(hvtui::clock::now().0.unsigned_abs());
+        let then = SystemTime::UNIX_EPOCH + now - Duration::from_secs(40 * 86_400);
+        for path in [&folder.join("lock"), &folder] {
+            File::open(path).unwrap().set_times(FileTimes::new().set_modified(then)).unwrap();
+        }
+    };
+    let prune = |more: &[&str]| {
+        person.run(&[&["runs", "prune", "--local", "--older-than", "30d"][..], more].concat())
+    };
+    let lock = hvtui::record::Lock::take(&folder.join("run.mcap")).unwrap();
+    make_old();
+    let dry = prune(&["--dry-run"]);
+    assert!(said(&dry).contains("no run is to be deleted"), "a client holds it: {}", said(&dry));
+    drop(lock);
+    let dry = prune(&["--dry-run"]);
+    assert!(said(&dry).contains("older than 30d 0h, and empty"), "{}", said(&dry));
+    assert!(said(&dry).contains("1 to be deleted, ") && folder.exists(), "{}", said(&dry));
+    let listed = person.run(&["runs", "--local"]);
+    assert!(said(&listed).contains("empty; its client was killed"), "{}", said(&listed));
+    let out = prune(&["--yes"]);
+    assert!(out.status.success() && said(&out).contains("1 deleted, "), "{}", said(&out));
+    let [kept, _] = folders(&person, &run);
+    assert!(!folder.exists() && kept.exists());
 }
 
 /// Has both hosts' shares of a run look as if nothing had been written there for 40 days.

@@ -383,6 +383,15 @@ fn words(runs: &BTreeMap<RunId, String>) -> Option<String> {
 fn delete(surplus: &mut [Surplus], store: &Store) -> (u64, bool) {
     let (mut freed, mut is_stuck) = (0, false);
     for run in surplus.iter_mut().filter(|run| run.stays.is_none()) {
+        // while it was asked a client may have recorded it
+        let was_empty = run.recorded && run.spec.is_none();
+        if was_empty && !store.is_written(&run.run) && !store.is_left_empty(&run.run) {
+            let why = "it is not empty any more";
+            note(&format!("run {} is not deleted: {why}", run.run.short()));
+            run.stays = Some(why.to_owned());
+            is_stuck = true;
+            continue;
+        }
         let deletion = if run.recorded { store.delete(&run.run) } else { Ok(0) };
         match deletion {
             Ok(bytes) => {

@@ -366,6 +366,10 @@ pub struct HostFigures {
     pub cpu_max: Option<f64>,
     /// The most memory in use, bytes.
     pub memory_peak: Option<u64>,
+    /// All that it has, bytes.
+    pub memory_total: Option<u64>,
+    /// By how much what is in use grows in 1000 steps, bytes, where that is unlikely to be other work.
+    pub memory_growth: Option<f64>,
     /// Its clock is known to so much: where that was known the least.
     pub clock_uncertainty_us: Option<u32>,
     /// What a message to it takes, by the quickest ping, microseconds.

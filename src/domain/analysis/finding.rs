@@ -120,6 +120,7 @@ pub fn findings(run: &RunAnalysis) -> Vec<Finding> {
     found.extend(late(run));
     found.extend(gpu_finding::held_down(run));
     found.extend(run.gpus.iter().flat_map(|gpu| gpu_finding::of_gpu(run, gpu)));
+    found.extend(run.host_figures.iter().filter_map(gpu_finding::of_host));
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     found.truncate(MOST);
     found

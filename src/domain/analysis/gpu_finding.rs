@@ -1,6 +1,7 @@
-//! What of a run's GPUs is worth a look: idle, held down, with drops, growing memory or faults.
+//! What of a run's GPUs is worth a look: idle, held down, with drops, growing memory or faults; and of its hosts, whose memory may grow
+//! likewise.
 
-use super::figures::{Counted, GpuFigures, RunAnalysis};
+use super::figures::{Counted, GpuFigures, HostFigures, RunAnalysis};
 use super::finding::{Finding, Place};
 use super::gpus::FEW_SAMPLES;
 use crate::domain::gpu::health::Severity;
@@ -75,15 +76,7 @@ pub(super) fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
         found.push(finding.seen_at(gpu.cliffs.longest_at.map(Place::At)));
     }
     if let Some(growth) = gpu.memory_growth {
-        let room = gpu.memory_total.zip(gpu.memory_peak).map(|(total, peak)| total.saturating_sub(peak));
-        let left = room.map_or_else(String::new, |room| {
-            format!("; full after about {:.0} more steps", room as f64 / growth * 1000.0)
-        });
-        found.push(Finding::new(
-            0.5,
-            format!("memory of {} grows with the steps", gpu_words(gpu)),
-            format!("{} in 1000 steps{left}", bytes(growth as u64)),
-        ));
+        found.push(grows(&gpu_words(gpu), growth, (gpu.memory_total, gpu.memory_peak)));
     }
     if !gpu.events.is_empty() {
         let xid = |event: &Counted| -> Option<xid::Xid> {
@@ -102,6 +95,25 @@ pub(super) fn of_gpu(run: &RunAnalysis, gpu: &GpuFigures) -> Vec<Finding> {
         found.push(Finding::new(weight, words, names.join("; ")));
     }
     found
+}
+
+/// Memory of a host that grows with the steps: of which of its processes is not told.
+pub(super) fn of_host(host: &HostFigures) -> Option<Finding> {
+    let growth = host.memory_growth?;
+    Some(grows(&format!("host {}", host.host), growth, (host.memory_total, host.memory_peak)))
+}
+
+/// `growth` in bytes in 1000 steps, beside all there is and the most that was in use.
+fn grows(whose: &str, growth: f64, (total, peak): (Option<u64>, Option<u64>)) -> Finding {
+    let room = total.zip(peak).map(|(total, peak)| total.saturating_sub(peak));
+    let left = room.map_or_else(String::new, |room| {
+        format!("; full after about {:.0} more steps", room as f64 / growth * 1000.0)
+    });
+    Finding::new(
+        0.5,
+        format!("memory of {whose} grows with the steps"),
+        format!("{} in 1000 steps{left}", bytes(growth as u64)),
+    )
 }
 
 fn gpu_words(gpu: &GpuFigures) -> String {

@@ -79,6 +79,7 @@ pub(super) struct HostFold {
     cpu: UtilPoint,
     cpu_max: Option<f64>,
     memory_peak: Option<u64>,
+    memory: Option<ByStep<UtilPoint>>,
     least_rtt_us: Option<u32>,
     unpinged: Unpinged,
 }
@@ -188,7 +189,12 @@ impl Telemetry {
                     host.cpu.merge(&UtilPoint::new(percent, stands_us));
                     host.cpu_max = Some(host.cpu_max.map_or(percent, |most| most.max(percent)));
                 }
-                host.memory_peak = host.memory_peak.max(sample.memory_used.value().copied());
+                let memory = sample.memory_used.value().copied();
+                host.memory_peak = host.memory_peak.max(memory);
+                if let (Some(bytes), Some(step)) = (memory, step) {
+                    let memory = host.memory.get_or_insert_with(|| ByStep::new(POINTS));
+                    memory.at(step).merge(&UtilPoint::new(bytes as f64, stands_us));
+                }
                 let since_us = since.filter(|us| tells_between(*us, before)).map(i64::unsigned_abs);
                 let Some(info) = &host.info else { return };
                 for (info, sample) in info.gpus.iter().zip(&sample.gpus) {
@@ -218,11 +224,18 @@ impl Telemetry {
             // 0 is no ping: an imported run whose ranks are told by one clock
             let message_us = host.least_rtt_us.map(|rtt| rtt.div_ceil(2)).filter(|us| *us > 0);
             let drifted_us = drifted_us(host.unpinged.away_us(end));
+            let memory_total = host.info.as_ref().and_then(|info| info.memory_total.value().copied());
+            let memory_growth = host.memory.as_ref().and_then(|memory| {
+                let (points, us) = by_step(memory);
+                trend::growth_of_host(&points, us, memory_total)
+            });
             HostFigures {
                 host: id.clone(),
                 cpu_mean: host.cpu.mean(),
                 cpu_max: host.cpu_max,
                 memory_peak: host.memory_peak,
+                memory_total,
+                memory_growth: memory_growth.map(|slope| slope * 1000.0),
                 clock_uncertainty_us: message_us.map(|us| us.saturating_add(drifted_us)),
                 message_us,
             }
@@ -244,6 +257,14 @@ impl Telemetry {
         let told = gpus.into_iter().filter(|(_, gpu)| !gpu.util.is_empty());
         told.map(|((host, _), gpu)| (format!("{host}:{}", gpu.index), gpu.util)).collect()
     }
+}
+
+/// What is told of some memory, as step and bytes, and for how long the second half of it was, microseconds.
+fn by_step(memory: &ByStep<UtilPoint>) -> (Vec<(f64, f64)>, u64) {
+    let told = memory.points().filter_map(|(step, point)| Some(((step as f64, point.mean()?), point.us)));
+    let (points, us): (Vec<(f64, f64)>, Vec<u64>) = told.unzip();
+    let half_us = us[us.len() / 2..].iter().sum();
+    (points, half_us)
 }
 
 /// Whether samples that lie so far apart tell of the time between them, in microseconds: those that are close do, and those of a pace
@@ -365,8 +386,7 @@ impl GpuFold {
             .map(|(reason, us)| Throttle { reason: reason.clone(), us: *us })
             .collect();
         throttle.sort_by_key(|throttle| std::cmp::Reverse(throttle.us));
-        let memory: Vec<(f64, f64)> =
-            self.memory.points().filter_map(|(step, point)| Some((step as f64, point.mean()?))).collect();
+        let (memory, _) = by_step(&self.memory);
         GpuFigures {
             host: host.clone(),
             index: self.index,

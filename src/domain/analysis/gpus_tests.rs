@@ -2,8 +2,10 @@ use super::super::fixtures::{START, Told, info, spec, timing};
 use super::super::{Counted, RunAnalysis, findings};
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::Event;
+use crate::domain::fixtures::host_sample;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::GpuUuid;
 use crate::domain::outcome::RunEnd;
 use crate::domain::time::HostTime;
@@ -128,6 +130,33 @@ fn memory_that_grows_with_the_steps_is_told() {
         found.iter().any(|finding| finding.words == "memory of GPU gpu-a:0 grows with the steps"),
         "{found:?}"
     );
+}
+
+#[test]
+fn memory_of_a_host_that_grows_evenly_is_told_and_a_leap_is_not() {
+    let run = |used: fn(u64) -> u64| {
+        let mut told = Told::new(spec(1));
+        let info = HostInfo { memory_total: Reading::Value(64 << 30), ..info(1) };
+        told.host(Event::HostDescribed { info: Arc::new(info) });
+        told.start(0);
+        for step in 1..=800 {
+            told.wait(1);
+            told.step(0, timing(step, [100, 0, 0, 0, 0, 0]));
+            let sample = HostSample { memory_used: Reading::Value(used(step)), ..host_sample() };
+            told.host(Event::HostSampled { sample: Arc::new(sample) });
+        }
+        told.finish(RunEnd::Finished)
+    };
+    let grows = run(|step| (8 << 30) + step * (10 << 20));
+    let growth = grows.host_figures[0].memory_growth.unwrap();
+    assert!((growth / (1000.0 * f64::from(10 << 20)) - 1.0).abs() < 0.01, "{growth}");
+    let found = findings(&grows);
+    let told = found.iter().find(|finding| finding.words == "memory of host gpu-a grows with the steps");
+    let evidence = &told.unwrap_or_else(|| panic!("{found:?}")).evidence;
+    assert!(evidence.contains(" in 1000 steps; full after about "), "{evidence}");
+    let leaps = run(|step| if step < 600 { 8 << 30 } else { 16 << 30 });
+    assert_eq!(leaps.host_figures[0].memory_growth, None);
+    assert!(!findings(&leaps).iter().any(|finding| finding.words.contains("memory of host")));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::part::Part;
 use super::what_if::BEFORE;
+use crate::domain::last_in::last_in;
 use crate::domain::series::Merge;
 use crate::domain::timing::Phase;
 
@@ -49,14 +50,9 @@ pub(super) fn judge(parts: &[Part]) -> Option<Judged> {
     if parts.len() < 2 || parts.iter().any(|part| !part.waits) {
         return None;
     }
+    let by_host: Vec<_> = parts.iter().map(|part| (u64::from(part.wait_us()), part.clock)).collect();
+    let last = last_in(&by_host);
     let mut waits: Vec<u32> = parts.iter().map(Part::wait_us).collect();
-    let last = (0..waits.len()).min_by_key(|at| waits[*at])?;
-    let second = (0..waits.len()).filter(|at| *at != last).min_by_key(|at| waits[*at])?;
-    // ranks of two hosts leave the allreduce as far apart as a message takes
-    let unsure_us = parts[last].clock.unsure_to(parts[second].clock);
-    // and of two that came together none is the last
-    let is_sure = waits[second] - waits[last] >= unsure_us && waits[second] > waits[last];
-    let last = Some(last).filter(|_| is_sure);
     waits.sort_unstable();
     let typical = i64::from(waits[waits.len() / 2]);
     let late_us = parts.iter().map(|part| typical - i64::from(part.wait_us())).collect();

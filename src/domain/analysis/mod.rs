@@ -36,13 +36,13 @@ use self::facts::JobFacts;
 use self::gpus::Telemetry;
 use self::logs::Logs;
 use self::metrics::Metrics;
-use self::part::HostClock;
 use self::silence::Silences;
 use self::steps::Steps;
 use crate::domain::clock_fit::{ClockFit, ClockSample};
 use crate::domain::event::{Envelope, Event, Origin, UNBEGUN};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::last_in::HostClock;
 use crate::domain::log::GapReason;
 use crate::domain::nccl_timing::NcclTimings;
 use crate::domain::outcome::RunOutcome;
@@ -78,11 +78,10 @@ pub struct Analyzer {
     spec: Arc<RunSpec>,
     /// Whether what is taken in and has no step number counts; else it is what came before, and only known.
     counting: bool,
-    /// The hosts of the run, how well their clocks are known, and on which of them each rank is.
+    /// The hosts of the run, their clocks, and on which of them each rank is.
     hosts: Vec<HostId>,
     /// When each of them told something last.
     heard: Vec<Option<Stamp>>,
-    clocks: Vec<HostClock>,
     fits: Vec<ClockFit>,
     host_of: Vec<usize>,
     steps: Steps,
@@ -120,7 +119,6 @@ impl Analyzer {
         let place = |host: &HostId| hosts.iter().position(|other| other == host).unwrap_or_default();
         Self {
             counting: true,
-            clocks: (0..hosts.len()).map(|host| HostClock { host, unsure_us: 0 }).collect(),
             heard: vec![None; hosts.len()],
             fits: vec![ClockFit::default(); hosts.len()],
             host_of: spec.placements.iter().map(|placement| place(&placement.host)).collect(),
@@ -237,19 +235,10 @@ impl Analyzer {
         (self.last_at.max(heard().max().flatten()), self.last_at.max(heard().min().flatten()))
     }
 
-    /// A ping to a host: the fastest tells how well its clock is known.
+    /// A ping to a host.
     fn clock(&mut self, host: &HostId, sample: ClockSample) {
         let Some(at) = self.hosts.iter().position(|other| other == host) else { return };
-        let clock = &mut self.clocks[at];
-        let unsure_us = sample.rtt_us.div_ceil(2);
         self.fits[at].add(sample);
-        // 0 is one that was never compared
-        clock.unsure_us = if clock.unsure_us == 0 { unsure_us } else { clock.unsure_us.min(unsure_us) };
-    }
-
-    fn clock_of(&self, rank: Rank) -> HostClock {
-        let host = self.host_of.get(rank.0 as usize).copied().unwrap_or_default();
-        self.clocks.get(host).copied().unwrap_or_default()
     }
 
     fn dropped(&mut self, what: &str, count: u64) {
@@ -354,12 +343,10 @@ impl Analyzer {
             self.stragglers = Stragglers::default();
             self.episodes.clear();
         }
-        let clock = self.clock_of(id.rank);
-        let start = self.fits.get(clock.host);
-        // what a message takes now: the quickest of all was maybe hours ago, on another way
-        let near = start.and_then(|fit| fit.message_us(timing.start));
-        let clock = HostClock { unsure_us: near.unwrap_or(clock.unsure_us), ..clock };
-        let start = start.and_then(|fit| Some((fit.stamp(timing.start)?, fit.unsure_us(timing.start)?)));
+        let host = self.host_of.get(id.rank.0 as usize).copied().unwrap_or_default();
+        let fit = self.fits.get(host);
+        let clock = HostClock { host, unsure_us: fit.map_or(0, |fit| fit.way_us(timing.start)) };
+        let start = fit.and_then(|fit| Some((fit.stamp(timing.start)?, fit.unsure_us(timing.start)?)));
         self.steps.step(id, (clock, start), timing);
         if self.steps.counting && self.choice.window.holds(timing.step) && !self.keys.is_apart() {
             self.stragglers.step(self.steps.world(), key, timing);

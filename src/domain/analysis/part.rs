@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::what_if::BEFORE;
 use crate::domain::clock_check::Passage;
+use crate::domain::last_in::HostClock;
 use crate::domain::timing::Phase;
 use crate::domain::trainer_keys::TrainerId;
 
@@ -57,21 +58,5 @@ impl Part {
             self.phases[Phase::Wait.index()] -= moved;
             self.phases[Phase::Transfer.index()] += moved;
         }
-    }
-}
-
-/// The clock of the host that a rank is on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct HostClock {
-    /// Which host.
-    pub(super) host: usize,
-    /// What a message to it takes, microseconds: half of the quickest ping around the step, else of all.
-    pub(super) unsure_us: u32,
-}
-
-impl HostClock {
-    /// What two ranks may seem to differ by and be equal: nothing on one host.
-    pub(super) fn unsure_to(self, other: Self) -> u32 {
-        if self.host == other.host { 0 } else { self.unsure_us.saturating_add(other.unsure_us) }
     }
 }

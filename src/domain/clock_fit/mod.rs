@@ -111,6 +111,9 @@ impl Pings {
 pub struct ClockFit {
     pings: Pings,
     line: Option<ClockLine>,
+    /// Half of the quickest ping there ever was, microseconds.
+    #[serde(default)]
+    quickest_us: Option<u32>,
 }
 
 impl ClockFit {
@@ -124,6 +127,8 @@ impl ClockFit {
             jump = before.map(|before| before.saturating_sub(sample.offset_us));
         }
         self.pings.add(sample);
+        let way_us = sample.rtt_us.div_ceil(2);
+        self.quickest_us = Some(self.quickest_us.map_or(way_us, |quickest| quickest.min(way_us)));
         if self.pings.best.len() > BUCKETS {
             self.pings.best.pop_front();
         }
@@ -184,6 +189,12 @@ impl ClockFit {
         let newest_first = self.pings.best.iter().rev().skip_while(|ping| ping.host_time.0 > last);
         let near = newest_first.take_while(|ping| ping.host_time.0 >= first);
         near.map(|ping| ping.rtt_us.div_ceil(2)).min()
+    }
+
+    /// The same, where no ping is near half of the quickest there ever was; 0 for a host that was never asked. The quickest of all alone
+    /// would not do: it was maybe hours ago, on another way.
+    pub fn way_us(&self, time: HostTime) -> u32 {
+        self.message_us(time).or(self.quickest_us).unwrap_or(0)
     }
 
     /// The latest round trip in microseconds.

@@ -1,11 +1,12 @@
 //! Which rank came when to a step's allreduce: puts the steps of all ranks together.
 //!
-//! The rank with the least wait came last, as for [`crate::domain::straggler`]: for that no clocks are compared. Where
+//! Who came last is judged by the waits, as everywhere ([`last_in`]): for that no clocks are compared. Where
 //! a rank tells several waits of a step, the last one counts, which ends with the step's gradients.
 
 use std::collections::BTreeMap;
 
 use super::selection::Span;
+use crate::domain::last_in::{HostClock, last_in};
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::trainer_keys::TrainerId;
 
@@ -29,6 +30,7 @@ pub(super) struct Arrival {
     pub(super) before: Option<Span>,
     /// How long it waited in the whole step, microseconds.
     wait_us: u64,
+    clock: HostClock,
 }
 
 impl Arrival {
@@ -56,17 +58,23 @@ pub(super) struct Allreduce {
 }
 
 impl Allreduce {
-    /// The rank that came last.
+    /// The rank that came last; `None` where another one may have been that.
     pub(super) fn last(&self) -> Option<&Arrival> {
-        self.arrivals.iter().min_by_key(|arrival| arrival.wait_us)
+        let waits: Vec<_> = self.arrivals.iter().map(|arrival| (arrival.wait_us, arrival.clock)).collect();
+        self.arrivals.get(last_in(&waits)?)
     }
 
     /// When each rank came to it by the waits that they tell: before the last one by how much longer it waited. So no clocks are
-    /// compared.
+    /// compared. Those that may all have been the last one came together.
     pub(super) fn arrivals_by_waits(&self) -> Vec<(i64, TrainerId)> {
-        let Some(last) = self.last() else { return Vec::new() };
+        let Some(last) = self.arrivals.iter().min_by_key(|arrival| arrival.wait_us) else {
+            return Vec::new();
+        };
+        let is_sure = self.last().is_some();
         let before = |arrival: &Arrival| {
-            let us = i64::try_from(arrival.wait_us.saturating_sub(last.wait_us)).unwrap_or(i64::MAX);
+            let us = arrival.wait_us.saturating_sub(last.wait_us);
+            let is_before = is_sure || us >= u64::from(arrival.clock.unsure_to(last.clock));
+            let us = if is_before { i64::try_from(us).unwrap_or(i64::MAX) } else { 0 };
             last.came.saturating_sub(us.saturating_mul(1_000))
         };
         let mut all: Vec<_> = self.arrivals.iter().map(|arrival| (before(arrival), arrival.id)).collect();
@@ -93,7 +101,7 @@ impl Meetings {
     pub(super) fn take(
         &mut self,
         world: usize,
-        id: TrainerId,
+        (id, clock): (TrainerId, HostClock),
         timing: &StepTiming,
         span: Span,
     ) -> Option<Allreduce> {
@@ -105,7 +113,7 @@ impl Meetings {
             self.open.clear();
         }
         let parts = self.open.entry(timing.step).or_default();
-        parts.insert(id, arrival(id, timing, span));
+        parts.insert(id, arrival((id, clock), timing, span));
         if parts.len() < world {
             while self.open.len() > MOST_PARTS / world.max(1) {
                 self.open.pop_first();
@@ -120,7 +128,7 @@ impl Meetings {
 }
 
 /// A rank's part in the allreduce of a step; `None` where it does not tell.
-fn arrival(id: TrainerId, timing: &StepTiming, step: Span) -> Option<Arrival> {
+fn arrival((id, clock): (TrainerId, HostClock), timing: &StepTiming, step: Span) -> Option<Arrival> {
     let place = |us: u32| step.0.saturating_add(i64::from(us) * 1_000);
     let of = |phase: Phase| timing.spans.iter().rfind(move |span| span.phase == phase);
     let spans = [Phase::Wait, Phase::Transfer].map(|phase| {
@@ -134,7 +142,7 @@ fn arrival(id: TrainerId, timing: &StepTiming, step: Span) -> Option<Arrival> {
         computing.map(|span| (place(span.start_us), place(span.start_us.saturating_add(span.dur_us))));
     let before = computing.filter(|span| is_some_time(span) && span.0 < came).max();
     let wait_us = timing.phase_totals()[Phase::Wait.index()];
-    Some(Arrival { id, step, came, left, spans, before, wait_us })
+    Some(Arrival { id, step, came, left, spans, before, wait_us, clock })
 }
 
 #[cfg(test)]
@@ -153,14 +161,42 @@ mod tests {
         StepTiming { spans: spans.iter().map(span).collect(), ..step_timing(step, 100) }
     }
 
+    /// A rank of a run on one host.
+    fn here(rank: u32) -> (TrainerId, HostClock) {
+        (Rank(rank).into(), HostClock::default())
+    }
+
+    #[test]
+    fn of_two_that_may_have_been_the_last_none_is() {
+        let last = |unsure_us: u32| {
+            let mut meetings = Meetings::default();
+            let mut whole = None;
+            for (rank, wait_us) in [(0, 900), (1, 60), (2, 10)] {
+                let timing = timing(4, &[(Phase::Wait, 1_000 - wait_us, wait_us)]);
+                let clock = HostClock { host: rank as usize, unsure_us };
+                whole = meetings.take(3, (Rank(rank).into(), clock), &timing, (0, 1_000_000));
+            }
+            let whole = whole.unwrap();
+            let came: Vec<(i64, u32)> =
+                whole.arrivals_by_waits().iter().map(|(came, id)| (*came, id.number)).collect();
+            (whole.last().map(|arrival| arrival.id.number), came)
+        };
+        assert_eq!(last(25), (Some(2), vec![(100_000, 0), (940_000, 1), (990_000, 2)]));
+        assert_eq!(
+            last(26),
+            (None, vec![(100_000, 0), (990_000, 1), (990_000, 2)]),
+            "50 µs are less than 52"
+        );
+    }
+
     #[test]
     fn the_rank_with_the_least_wait_came_last() {
         let mut meetings = Meetings::default();
         let early = timing(4, &[(Phase::Wait, 10, 60), (Phase::Transfer, 70, 9)]);
         let late = timing(4, &[(Phase::Backward, 9, 60), (Phase::Data, 0, 9), (Phase::Transfer, 71, 9)]);
-        assert_eq!(meetings.take(2, Rank(0).into(), &early, (1_000, 101_000)), None);
-        assert_eq!(meetings.take(2, Rank(7).into(), &early, (1_000, 101_000)), None, "it is none of them");
-        let whole = meetings.take(2, Rank(1).into(), &late, (2_000, 102_000)).unwrap();
+        assert_eq!(meetings.take(2, here(0), &early, (1_000, 101_000)), None);
+        assert_eq!(meetings.take(2, here(7), &early, (1_000, 101_000)), None, "it is none of them");
+        let whole = meetings.take(2, here(1), &late, (2_000, 102_000)).unwrap();
         assert_eq!(whole.last().map(|arrival| (arrival.id.rank, arrival.came)), Some((Rank(1), 73_000)));
         assert_eq!(whole.span(), Some((11_000, 82_000)));
         let by_waits: Vec<(i64, u32)> =
@@ -177,15 +213,11 @@ mod tests {
         let mut meetings = Meetings::default();
         let waits = |step| timing(step, &[(Phase::Wait, 10, 60)]);
         let span = (0, 100_000);
-        assert_eq!(meetings.take(2, Rank(0).into(), &waits(1), span), None);
-        assert_eq!(meetings.take(2, Rank(1).into(), &timing(1, &[(Phase::Forward, 0, 9)]), span), None);
-        assert_eq!(meetings.take(2, Rank(0).into(), &waits(2), span), None);
+        assert_eq!(meetings.take(2, here(0), &waits(1), span), None);
+        assert_eq!(meetings.take(2, here(1), &timing(1, &[(Phase::Forward, 0, 9)]), span), None);
+        assert_eq!(meetings.take(2, here(0), &waits(2), span), None);
         // both are started again
-        assert_eq!(meetings.take(2, Rank(0).into(), &waits(1), span), None);
-        assert_eq!(
-            meetings.take(2, Rank(1).into(), &waits(2), span),
-            None,
-            "rank 0's was of the attempt before"
-        );
+        assert_eq!(meetings.take(2, here(0), &waits(1), span), None);
+        assert_eq!(meetings.take(2, here(1), &waits(2), span), None, "rank 0's was of the attempt before");
     }
 }

@@ -20,9 +20,11 @@ use super::parting::{Held, Parting};
 use super::selection::{Chosen, Selection, Span};
 use super::survey::{End, is_chosen, survey};
 use super::told::Told;
+use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::last_in::HostClock;
 use crate::domain::log::{LogGap, LogLine};
 use crate::domain::marks::RunMark;
 use crate::domain::nccl_timing::CollectiveTiming;
@@ -179,10 +181,11 @@ struct Way<'a> {
 }
 
 /// What is needed of a chunk: all of it where it lies in the chosen time. Of any other one the steps, which say who was late and may have
-/// been made long before they were told, and what has no channel of its own.
+/// been made long before they were told, the pings, by which that is judged, and what has no channel of its own.
 fn needed(reader: &Reader, chosen: &Chosen<'_>, chunk: usize) -> Result<Vec<Envelope>, Error> {
     let is_chosen = is_chosen(reader, chosen, chunk);
-    reader.load_untimed(chunk, |channel| is_chosen || matches!(channel, Channel::Phase | Channel::Event))
+    let is_needed = |channel| matches!(channel, Channel::Phase | Channel::Clock | Channel::Event);
+    reader.load_untimed(chunk, |channel| is_chosen || is_needed(channel))
 }
 
 fn export_by(
@@ -206,6 +209,7 @@ fn export_by(
         judges: tells_stragglers,
         meetings: Meetings::default(),
         parting: Parting::default(),
+        ways: BTreeMap::new(),
         world: run.world(),
         is_apart: run.is_apart(),
         unaligned_steps: 0,
@@ -299,6 +303,8 @@ struct Pass<'a, 'o> {
     meetings: Meetings,
     /// Steps that hooks tell.
     parting: Parting,
+    /// The hosts, each with its number and what messages to it take; as a report has them, by the pings so far.
+    ways: BTreeMap<HostId, (usize, ClockFit)>,
     world: usize,
     is_apart: bool,
     unaligned_steps: u64,
@@ -330,6 +336,11 @@ impl Pass<'_, '_> {
     fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
         let at = envelope.at.0.saturating_mul(1_000);
         match (&envelope.event, &envelope.origin) {
+            (Event::ClockSampled { sample }, Origin::Host(host)) => {
+                let number = self.ways.len() + 1;
+                self.ways.entry(host.clone()).or_insert_with(|| (number, ClockFit::default())).1.add(*sample);
+                Ok(())
+            }
             (Event::StepDone { timing }, Origin::Rank(..) | Origin::Worker(..)) => {
                 trainer(&envelope.origin).map_or(Ok(()), |id| self.step(id, timing, envelope.at))
             }
@@ -449,7 +460,8 @@ impl Pass<'_, '_> {
             self.give(&Item::Step { id, span, timing })?;
         }
         let is_met = is_aligned && !self.is_apart;
-        let whole = if is_met { self.meetings.take(self.world, id, timing, span) } else { None };
+        let clock = self.clock_of(id.rank, timing.start);
+        let whole = if is_met { self.meetings.take(self.world, (id, clock), timing, span) } else { None };
         let chosen = |whole: &Allreduce| {
             let is_in_time = whole.span().is_some_and(|span| self.run.chosen.has_span(span));
             let has_rank = whole.arrivals.iter().any(|arrival| self.run.chosen.has_trainer(arrival.id));
@@ -465,6 +477,16 @@ impl Pass<'_, '_> {
             return Ok(());
         }
         self.give(&Item::Collective { id, span, timing })
+    }
+
+    /// The host of a rank, with what messages to it took at a moment of it.
+    fn clock_of(&self, rank: Rank, time: HostTime) -> HostClock {
+        let host = self.run.chosen.placement(rank).map(|placement| &placement.host);
+        let way = host.and_then(|host| self.ways.get(host));
+        way.map_or_else(HostClock::default, |(host, fit)| HostClock {
+            host: *host,
+            unsure_us: fit.way_us(time),
+        })
     }
 
     /// When something was that a rank tells of by its host's clock, and whether that clock is known.

@@ -81,7 +81,8 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
             let sample = ClockSample {
                 host_time: HostTime(5_000_000 + second * 1_000_000),
                 offset_us: START - 5_000_000 + number as i64 * 400 + drift,
-                rtt_us: 80 + (second % 5) as u32,
+                // ranks come 77 µs apart at least: messages take less
+                rtt_us: 60 + (second % 5) as u32,
             };
             push(now, Origin::Host(host.clone()), Event::ClockSampled { sample });
             push(now + 50, Origin::Host(host), Event::HostSampled { sample: Arc::new(host_sample(second)) });

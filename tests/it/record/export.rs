@@ -89,7 +89,7 @@ fn a_trace_is_valid_and_its_slices_nest() {
     let hosts = other["hosts"].as_array().unwrap();
     let told = |at: usize, key: &str| hosts[at][key].as_f64().unwrap();
     assert!((told(1, "clock_offset_us") - told(0, "clock_offset_us") - 400.0).abs() < 1.0, "{other}");
-    assert_eq!((told(0, "clock_uncertainty_us"), hosts.len()), (40.0, 2));
+    assert_eq!((told(0, "clock_uncertainty_us"), hosts.len()), (30.0, 2));
 }
 
 #[test]

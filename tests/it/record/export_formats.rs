@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hvtui::domain::analysis::{Analyzer, Choice};
 use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::hooks::StepsBy;
 use hvtui::domain::ids::Rank;
@@ -199,6 +200,63 @@ fn csv_of_gpus_has_one_row_a_sample_and_gpu() {
     let cells =
         ["host", "gpu", "uuid", "util", "power_mw", "pcie_rx_bytes_per_s"].map(|name| row[column(name)]);
     assert_eq!(cells, ["gpu-b", "0", "GPU-2", "90", "650123", ""], "a value that is not known is empty");
+}
+
+/// Of ranks on two hosts the one that waited least may not have been the last.
+#[test]
+fn exports_name_a_last_rank_in_the_steps_in_which_a_report_does() {
+    let mut slow = run(4, 40);
+    let mut spec = None;
+    for envelope in &mut slow {
+        match &mut envelope.event {
+            // so messages take longer than ranks of two hosts come apart in some steps
+            Event::ClockSampled { sample } => sample.rtt_us += 100,
+            Event::RunCreated { spec: of_run } => spec = Some(Arc::clone(of_run)),
+            _ => {}
+        }
+    }
+    let text = |format| String::from_utf8(exported_of(&slow, format, &Selection::default()).0).unwrap();
+    let lines = text("jsonl");
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let last: BTreeMap<u64, Option<u64>> = lines
+        .filter(|line| line["type"] == "allreduce")
+        .map(|line| (line["step"].as_u64().unwrap(), line["last"].as_u64()))
+        .collect();
+    let named: BTreeSet<u64> =
+        last.iter().filter(|(_, last)| last.is_some()).map(|(step, _)| *step).collect();
+    assert!(last.len() == 160 && (1..160).contains(&named.len()), "{last:?}");
+
+    let chrome: Value = serde_json::from_str(&text("chrome")).unwrap();
+    let arrows = chrome["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "s");
+    let arrows: Vec<u64> = arrows.map(|event| event["args"]["step"].as_u64().unwrap()).collect();
+    assert_eq!(arrows.len(), 3 * named.len());
+    assert_eq!(arrows.into_iter().collect::<BTreeSet<u64>>(), named);
+
+    let horovod: Value = serde_json::from_str(&text("horovod")).unwrap();
+    let (mut ticks, mut alone) = (Vec::new(), BTreeSet::new());
+    for event in horovod.as_array().unwrap() {
+        match event["ph"].as_str().unwrap() {
+            "X" => ticks.push(event["ts"].as_i64().unwrap()),
+            "E" if event["args"]["step"].is_u64() => {
+                let latest = ticks.iter().max().copied().unwrap();
+                if std::mem::take(&mut ticks).iter().filter(|at| **at == latest).count() == 1 {
+                    alone.insert(event["args"]["step"].as_u64().unwrap());
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(alone, named, "those that may have been the last come together");
+
+    let mut analyzer = Analyzer::new(spec.unwrap(), Choice::default());
+    slow.iter().for_each(|envelope| analyzer.take(envelope));
+    let report = analyzer.finish(None);
+    // a first step that warms up is not judged
+    let from = 160 - report.steps.judged;
+    for (rank, of_rank) in (0..).zip(&report.ranks) {
+        let of_it = last.iter().filter(|(step, last)| **step > from && **last == Some(rank));
+        assert_eq!(of_rank.last_in, Some(of_it.count() as u64), "rank {rank}");
+    }
 }
 
 #[test]

@@ -54,6 +54,61 @@ fn a_recording_is_deleted_with_what_lies_beside_it_and_not_while_it_is_written()
     assert!(!store.path_of(&ids[0]).parent().unwrap().exists(), "nothing is made for what is not there");
 }
 
+/// Has a folder and its lock look as if nothing had been written there for two minutes.
+fn make_old(folder: &Path) {
+    let now = std::time::Duration::from_micros(hvtui::clock::now().0.unsigned_abs());
+    let then = std::time::SystemTime::UNIX_EPOCH + now - std::time::Duration::from_secs(120);
+    for path in [folder.join("lock"), folder.to_owned()].iter().filter(|path| path.exists()) {
+        let times = std::fs::FileTimes::new().set_modified(then);
+        std::fs::File::open(path).unwrap().set_times(times).unwrap();
+    }
+}
+
+#[test]
+fn what_a_client_has_left_that_was_killed_before_its_first_file_is_listed_and_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let ids: Vec<RunId> = (1..=6).map(|n| RunId::new(n * 1_000_000, u128::from(n * 7_919))).collect();
+    let of = |id: &RunId| store.path_of(id).parent().unwrap().to_owned();
+    // a lock alone, nothing at all, one that a client holds, one that is young, one with something beside it, and a recording
+    for id in &ids[..5] {
+        std::fs::create_dir_all(of(id)).unwrap();
+    }
+    for at in [0, 3, 4] {
+        std::fs::write(of(&ids[at]).join("lock"), "").unwrap();
+    }
+    let held = hvtui::record::Lock::take(&store.path_of(&ids[2])).unwrap();
+    std::fs::write(of(&ids[4]).join("run.mcap.states"), "kept").unwrap();
+    record(&store, &ids[5], "whole", 3);
+    for at in [0, 1, 2, 4, 5] {
+        make_old(&of(&ids[at]));
+    }
+    let lost = || {
+        let listing = store.list().unwrap();
+        assert_eq!(listing.runs.len(), 1);
+        listing.unreadable
+    };
+    let told: Vec<(RunId, bool)> = lost().into_iter().map(|one| (one.run, one.empty.is_some())).collect();
+    assert_eq!(told, [(ids[1].clone(), true), (ids[0].clone(), true)]);
+    let reason = &lost()[1].reason;
+    assert!(
+        reason.starts_with("empty; ") && reason.ends_with(&of(&ids[0]).display().to_string()),
+        "{reason}"
+    );
+    assert!(store.is_left_empty(&ids[0]) && !store.is_left_empty(&ids[2]) && !store.is_left_empty(&ids[5]));
+
+    store.sweep();
+    let there: Vec<bool> = ids.iter().map(|id| of(id).exists()).collect();
+    assert_eq!(there, [false, false, true, true, true, true]);
+    assert!(lost().is_empty());
+    // its client is killed, too
+    drop(held);
+    make_old(&of(&ids[2]));
+    assert_eq!(lost().len(), 1);
+    assert_eq!(store.delete(&ids[2]).unwrap(), 0);
+    assert!(!of(&ids[2]).exists() && lost().is_empty());
+}
+
 #[test]
 fn runs_are_listed_newest_first_with_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
