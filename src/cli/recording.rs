@@ -67,7 +67,8 @@ pub(crate) fn meant(text: &str, paths: &Paths) -> Result<Meant, Failure> {
 fn is_foreign(path: &Path) -> bool {
     let mut first = [0; MAGIC.len()];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    read.is_ok() && first != MAGIC && Reader::open(path).is_err()
+    let is_none = |path| matches!(Reader::open(path), Err(Error::NotARecording(_) | Error::OtherMcap(_)));
+    read.is_ok() && first != MAGIC && is_none(path)
 }
 
 fn of_another_program(file: &Path) -> Result<Meant, Failure> {

@@ -154,21 +154,17 @@ fn is_message_index(head: &[u8], body: u64) -> bool {
 }
 
 /// Checks that the file is a recording of a version that is read here; gives where its data begins. Of one whose beginning is damaged
-/// that is where the file begins.
+/// that is where the file begins, and its first chunk tells the version.
 pub(super) fn check_head(bytes: &mut Bytes, path: &Path) -> Result<u64, Error> {
     let told = whole_head(bytes, path);
-    let is_damaged = match &told {
-        Err(Error::NotARecording(_) | Error::OtherMcap(_)) => {
-            first_note(bytes).map_err(Error::file(path))?.is_some()
-        }
-        // chunks of a later version tell it, too
-        Err(Error::Newer { .. }) => {
-            let note = first_note(bytes).map_err(Error::file(path))?;
-            note.is_some_and(|note| note.format.is_none_or(|format| format <= FORMAT))
-        }
-        _ => false,
-    };
-    if is_damaged { Ok(0) } else { told }
+    if !matches!(told, Err(Error::NotARecording(_) | Error::OtherMcap(_) | Error::Newer { .. })) {
+        return told;
+    }
+    let Some(note) = first_note(bytes).map_err(Error::file(path))? else { return told };
+    match note.format.filter(|format| *format > FORMAT) {
+        Some(found) => Err(Error::Newer { path: path.to_owned(), found }),
+        None => Ok(0),
+    }
 }
 
 /// The note of the chunk of ours that lies where the first one does, whatever stands before it.

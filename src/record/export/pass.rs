@@ -511,6 +511,7 @@ mod tests {
     use crate::domain::clock_fit::ClockSample;
     use crate::domain::fixtures::log_line;
     use crate::domain::hooks::StepsBy;
+    use crate::domain::nccl_timing::CommId;
     use crate::record::Writer;
     use crate::record::export::selection::StepRange;
     use crate::record::export::{FORMATS, Format};
@@ -632,6 +633,45 @@ mod tests {
             let most = if last == 10 { all / 3 } else { all / 2 };
             assert!(some < most, "{last}: {some} of {all} events are read for ten seconds");
         }
+    }
+
+    #[test]
+    fn collectives_that_are_told_late_are_read_behind_the_part() {
+        let mut told = recorded(StepsBy::Program, 1, 0);
+        told.retain(|envelope| !matches!(envelope.event, Event::StepDone { .. }));
+        for envelope in &mut told {
+            let Event::MetricReported { step: Some(second), .. } = envelope.event else { continue };
+            let timing = CollectiveTiming {
+                comm: CommId(7),
+                ranks: 2,
+                comm_rank: 0,
+                func: "AllReduce".to_owned(),
+                seq: second,
+                bytes: 1 << 20,
+                datatype: String::new(),
+                // from the 21st on it is told 20 s later
+                t: Some(HostTime(second.saturating_sub(20) * 1_000_000 + 500_000)),
+                dur_ns: 1_000_000,
+                gpu_ns: None,
+                every: 1,
+                lost: 0,
+            };
+            envelope.event = Event::CollectiveDone { timing: Box::new(timing) };
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let reader = reader(folder.path(), told);
+        let selection = Selection { from: moment(5), to: moment(10), ..Selection::default() };
+        let (_, end) = survey(&reader, &selection, &mut |_| ());
+        assert!(end.heard < end.chunks && end.chunks < reader.chunk_count(), "{end:?}");
+        for format in FORMATS {
+            let of = |load: &Load<'_>, ends| exported((&reader, &selection, format), &Way { load, ends });
+            let (all, some) = (of(&everything, false), of(&needed, true));
+            assert!(all.0 == some.0 && all.1 == some.1, "{}", format.name);
+        }
+        let jsonl = Format::named("jsonl").unwrap();
+        let (bytes, ..) = exported((&reader, &selection, jsonl), &Way { load: &needed, ends: true });
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.matches("AllReduce").count(), 10, "five of two ranks: {text}");
     }
 
     fn everything(reader: &Reader, _: &Chosen<'_>, chunk: usize) -> Result<Vec<Envelope>, Error> {

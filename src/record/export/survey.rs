@@ -1,9 +1,9 @@
 //! What must be known before anything is written: the hosts' clocks, what steps tell and who tells them, when the chosen steps were, and
 //! behind which chunk nothing that is chosen comes any more.
 //!
-//! The index of the chunks tells when events were heard of. A step may have been made long before that: one of a host that was cut off
-//! comes late. So how far the recording is to be read is found from the steps themselves, of which some chunks together are
-//! one stretch: by its first moment and its first and last step.
+//! The index of the chunks tells when events were heard of. A step or a collective may have been made long before that: one of a host
+//! that was cut off comes late. So how far the recording is to be read is found from these themselves, of which some chunks together
+//! are one stretch: by its first moment and its first and last step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ impl End {
     }
 }
 
-/// Reads the clocks and the steps of a recording. `read` is given the share that is read.
+/// Reads the clocks and the steps of a recording, and the collectives where its end is not chosen. `read` is given the share that is read.
 pub(super) fn survey<'a>(
     reader: &'a Reader,
     selection: &'a Selection,
@@ -119,21 +119,35 @@ struct Glance {
 impl Glance {
     /// `None` of a chunk that can't be read.
     fn of(reader: &Reader, chosen: &Chosen<'_>, chunk: usize) -> Option<Self> {
-        let wants = |channel| matches!(channel, Channel::Clock | Channel::Phase);
+        let is_bounded = !chosen.has_end();
+        let wants = |channel: Channel| match channel {
+            Channel::Clock | Channel::Phase => true,
+            // collectives have no channel of their own
+            Channel::Event => is_bounded,
+            _ => false,
+        };
         let mut clocks = reader.load_untimed(chunk, wants).ok()?;
         let (mut told, mut trainers, mut when) = (Told::default(), BTreeSet::new(), When::default());
         let mut steps: Option<Stretch> = None;
         for envelope in &clocks {
-            let (Event::StepDone { timing }, Some(id)) = (&envelope.event, trainer(&envelope.origin)) else {
-                continue;
-            };
-            told.take(timing);
-            trainers.insert(id);
-            if chosen.is_by_steps() {
-                when.take(chosen, id, timing, envelope.at);
-            }
-            if !chosen.has_end() {
-                steps.get_or_insert_with(Stretch::default).take(chosen, id, timing, envelope.at);
+            let Some(id) = trainer(&envelope.origin) else { continue };
+            match &envelope.event {
+                Event::StepDone { timing } => {
+                    told.take(timing);
+                    trainers.insert(id);
+                    if chosen.is_by_steps() {
+                        when.take(chosen, id, timing, envelope.at);
+                    }
+                    if is_bounded {
+                        steps.get_or_insert_with(Stretch::default).take(chosen, id, timing, envelope.at);
+                    }
+                }
+                Event::CollectiveDone { timing } if is_bounded && chosen.has_trainer(id) => {
+                    let length = i64::try_from(timing.dur_ns).unwrap_or(i64::MAX);
+                    let (arrived, _) = by_arrival(envelope.at, length);
+                    steps.get_or_insert_with(Stretch::default).began(chosen, id, timing.t, arrived);
+                }
+                _ => {}
             }
         }
         clocks.retain(|envelope| matches!(envelope.event, Event::ClockSampled { .. }));
@@ -190,15 +204,15 @@ fn joined(all: Option<Span>, span: Span) -> Span {
     all.map_or(span, |all| (all.0.min(span.0), all.1.max(span.1)))
 }
 
-/// The steps of a chunk, or of some that follow each other.
+/// The steps and collectives of a chunk, or of some that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stretch {
-    /// The lowest and the highest number.
+    /// The lowest and the highest number of a step.
     first: u64,
     last: u64,
     /// The first moment of each host by its own clock.
     hosts: BTreeMap<HostId, HostTime>,
-    /// The first one where steps are placed by their arrival, nanoseconds.
+    /// The first one where they are placed by their arrival, nanoseconds.
     arrived: i64,
 }
 
@@ -211,12 +225,19 @@ impl Default for Stretch {
 impl Stretch {
     fn take(&mut self, chosen: &Chosen<'_>, id: TrainerId, timing: &StepTiming, at: Stamp) {
         (self.first, self.last) = (self.first.min(timing.step), self.last.max(timing.step));
-        self.arrived = self.arrived.min(by_arrival(at, i64::from(timing.dur_us) * 1_000).0);
-        let Some(host) = chosen.placement(id.rank).map(|placement| &placement.host) else { return };
+        let (arrived, _) = by_arrival(at, i64::from(timing.dur_us) * 1_000);
+        self.began(chosen, id, Some(timing.start), arrived);
+    }
+
+    /// Takes when one of them began: by the host's clock, where that is told, and by its arrival.
+    fn began(&mut self, chosen: &Chosen<'_>, id: TrainerId, start: Option<HostTime>, arrived: i64) {
+        self.arrived = self.arrived.min(arrived);
+        let host = chosen.placement(id.rank).map(|placement| &placement.host);
+        let Some((host, start)) = host.zip(start) else { return };
         match self.hosts.get_mut(host) {
-            Some(first) => *first = (*first).min(timing.start),
+            Some(first) => *first = (*first).min(start),
             None => {
-                self.hosts.insert(host.clone(), timing.start);
+                self.hosts.insert(host.clone(), start);
             }
         }
     }
@@ -231,14 +252,14 @@ impl Stretch {
         self
     }
 
-    /// Before this no step of it began, nanoseconds since the Unix epoch by the client's clock.
+    /// Before this nothing of it began, nanoseconds since the Unix epoch by the client's clock.
     fn start(&self, clocks: &Clocks) -> i64 {
         let placed = self.hosts.iter().filter_map(|(host, first)| clocks.earliest(host, *first));
         placed.fold(self.arrived, i64::min)
     }
 }
 
-/// Two that follow each other, where there are steps in them.
+/// Two that follow each other, where there is something in them.
 fn both(one: Option<Stretch>, next: Option<Stretch>) -> Option<Stretch> {
     match (one, next) {
         (Some(one), Some(next)) => Some(one.join(next)),
@@ -246,7 +267,7 @@ fn both(one: Option<Stretch>, next: Option<Stretch>) -> Option<Stretch> {
     }
 }
 
-/// The stretches of a recording, of as many chunks each; `None` of one without a step.
+/// The stretches of a recording, of as many chunks each; `None` of one without a step and a collective.
 #[derive(Debug)]
 struct Stretches {
     all: Vec<Option<Stretch>>,
@@ -280,7 +301,7 @@ impl Stretches {
         }
     }
 
-    /// How many chunks there are up to the last one that holds a step that began by a moment (nanoseconds), or part of a step of which
+    /// How many chunks there are up to the last one that holds what began by a moment (nanoseconds), or part of a step of which
     /// another part may have begun by then; and the highest number among those that began by then.
     fn until(&self, clocks: &Clocks, end: i64) -> (usize, u64) {
         let is_behind = |one: &Stretch| one.start(clocks) > end;

@@ -205,7 +205,10 @@ fn a_later_format_is_named() {
     let chunk = later.windows(8).position(|window| window == b"\x04\0\0\0zstd").unwrap() - 37;
     let mut damaged = later.clone();
     damaged[chunk + 80] ^= 0x10;
-    for left in [&later[..chunk], &damaged[..]] {
+    // where all before the chunk is damaged, the chunk alone
+    let mut begun = later.clone();
+    begun[0] ^= 1;
+    for left in [&later[..chunk], &damaged[..], &begun[..]] {
         std::fs::write(&path, left).unwrap();
         assert!(matches!(Reader::open(&path), Err(Error::Newer { found: 9, .. })), "{} bytes", left.len());
     }
