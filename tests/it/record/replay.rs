@@ -115,7 +115,7 @@ fn a_long_way_is_gone_in_several_calls_and_can_be_left() {
     let state = player.state();
     player.seek(state.end);
     assert!(player.advance(Stamp(0)).reading.is_some());
-    let early = state.start.plus_micros(4_300_000);
+    let early = state.start.plus_micros(3_500_000);
     player.seek(early);
     assert!(way(&mut screen, &mut player).is_empty());
     assert!(screen.0 == world_at(&SHORTER.envelopes, early));
