@@ -101,7 +101,10 @@ impl Gather {
                     self.offsets.insert(*rank, sample.offset_us);
                 }
             }
-            (Event::StepDone { timing }, Origin::Rank(_, rank) | Origin::Worker(_, rank, _)) => {
+            // one that was told without its time is at fault of no clock
+            (Event::StepDone { timing }, Origin::Rank(_, rank) | Origin::Worker(_, rank, _))
+                if envelope.event.host_times().is_some() =>
+            {
                 let (dur_us, start) = (timing.dur_us, timing.start);
                 self.keep(Step { rank: *rank, dur_us, start, at: envelope.at });
             }
@@ -188,7 +191,9 @@ impl Search {
     }
 
     /// What was found.
-    pub(super) fn found(self, reader: &Reader) -> Found {
+    pub(super) fn found(mut self, reader: &Reader) -> Found {
+        // what was recorded meanwhile was not looked at
+        self.gather.is_part |= self.chunks < reader.chunk_count();
         let Some(spec) = reader.spec() else { return Found::default() };
         self.gather.judge(spec, reader.range().map_or(spec.created, |(first, _)| first))
     }
@@ -365,6 +370,12 @@ mod tests {
         // one that began on another machine, of which nothing is known
         gather.keep(Step { rank: Rank(7), ..step(0, 100_000) });
         assert_eq!(gather.steps.len(), 4);
+        // one that is told without its time
+        let timing = StepTiming { start: HostTime(0), ..timing(1, [10, 20, 30, 40, 0, 7]) };
+        let origin = Origin::Rank(spec.id.clone(), Rank(0));
+        let event = Event::StepDone { timing: Arc::new(timing) };
+        gather.take(&Envelope { seq: 2, at: START, origin, event });
+        assert_eq!(gather.steps.len(), 4);
         // the client's clock is set back by two minutes, and with it what the pings say
         let sample = ClockSample { host_time: HostTime(HOST), offset_us: START.0 - HOST as i64, rtt_us: 80 };
         let sample = ClockSample { offset_us: sample.offset_us - 120_000_000, ..sample };
@@ -408,7 +419,7 @@ mod tests {
             let sample = ClockSample { host_time, offset_us: START.0 - HOST as i64, rtt_us: 80 };
             let origin = Origin::Host(spec.placements[0].host.clone());
             push(&mut writer, second as i64 * 1_000_000, origin, Event::ClockSampled { sample });
-            let timing = StepTiming { start: HostTime(0), ..timing(second, [10, 20, 30, 40, 0, 7]) };
+            let timing = StepTiming { start: HostTime(1), ..timing(second, [10, 20, 30, 40, 0, 7]) };
             let done = Event::StepDone { timing: Arc::new(timing) };
             push(&mut writer, second as i64 * 1_000_000, Origin::Rank(spec.id.clone(), Rank(0)), done);
             writer.flush().unwrap();
@@ -430,6 +441,11 @@ mod tests {
         assert_eq!(steps_of(chunks), (12, false));
         // the first chunk tells the run alone
         assert_eq!((chunks, steps_of(4)), (13, (3, true)));
+        // six chunks more were recorded since it was opened
+        let mut search = Search { chunks: 7, wanted: 7, ..Search::new(&reader).unwrap() };
+        while search.read(&reader) {}
+        let found = search.found(&reader);
+        assert_eq!((found.ranks[0].steps, found.is_part), (6, true));
     }
 
     #[test]

@@ -566,7 +566,7 @@ fn steps_of_a_wrong_clock_are_told_beside_the_replay() {
     for envelope in &mut story.told {
         let is_of_it = matches!(envelope.origin, Origin::Rank(_, Rank(3)));
         if let (true, Event::StepDone { timing }) = (is_of_it, &mut envelope.event) {
-            Arc::make_mut(timing).start = HostTime(0);
+            Arc::make_mut(timing).start = HostTime(1);
             steps += 1;
         }
     }
