@@ -85,9 +85,9 @@ fn wrapped<S: AsRef<str>>(words: &[S]) -> Option<usize> {
     let (_, with_value, others) = WRAPPERS.iter().find(|(name, ..)| *name == program)?;
     let mut at = 1;
     while text(at)?.starts_with('-') {
-        // a line of its own stands behind it in one word
-        if program == "env" && text(at).is_some_and(|word| word.starts_with("-S") || word.starts_with("--s"))
-        {
+        // a line of its own stands behind it in one word, or it would take away what tells a rank its number
+        let starts_with = |start: &&str| text(at).is_some_and(|word| word.starts_with(*start));
+        if program == "env" && (text(at) == Some("-") || ["-S", "--s", "-i", "--i"].iter().any(starts_with)) {
             return None;
         }
         let takes = with_value.split(' ').any(|option| Some(option) == text(at));
@@ -206,6 +206,8 @@ mod tests {
             "env",
             "env A=b",
             "env -S ./a",
+            "env -i ./a",
+            "env - A=b ./a",
         ] {
             assert_eq!(started(line), None, "{line}");
         }

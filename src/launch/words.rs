@@ -204,7 +204,9 @@ pub fn tidy(before: &str, text: &str) -> String {
                 }
                 begins_line = true;
             }
-            (None, c) if c.is_whitespace() && begins_word && begins_line && !is_batch(letters.clone()) => {}
+            (None, c) if c.is_whitespace() && begins_word && begins_line && !is_batch(letters.clone()) => {
+                while letters.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
+            }
             (None, c) => {
                 begins_line = false;
                 tidied.push(if c.is_whitespace() { ' ' } else { c });

@@ -339,15 +339,15 @@ def raises(place):
     need(off[0] == 1 and len(lines(report, "step")) == 12, "not 12 steps")
 
 
-PLAIN, PLAIN_LOCK = [], threading.Lock()
+WITHOUT_HOOKS, WITHOUT_HOOKS_LOCK = [], threading.Lock()
 
 
 def plain_without_hooks(place):
     """How `odd.py plain` ends without the hooks; run once."""
-    with PLAIN_LOCK:
-        if not PLAIN:
-            PLAIN.append(place.run([SCRIPTS / "odd.py", "plain"]))
-        return PLAIN[0]
+    with WITHOUT_HOOKS_LOCK:
+        if not WITHOUT_HOOKS:
+            WITHOUT_HOOKS.append(place.run([SCRIPTS / "odd.py", "plain"]))
+        return WITHOUT_HOOKS[0]
 
 
 @check("guard the hook's part, and switch all hooks off in Steps.fail")
