@@ -2,8 +2,7 @@
 //! with its time on the client's clock.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::iter::Peekable;
 use std::slice;

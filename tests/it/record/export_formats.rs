@@ -249,7 +249,9 @@ fn exports_name_a_last_rank_in_the_steps_in_which_a_report_does() {
     assert_eq!(alone, named, "those that may have been the last come together");
 
     let mut analyzer = Analyzer::new(spec.unwrap(), Choice::default());
-    slow.iter().for_each(|envelope| analyzer.take(envelope));
+    for envelope in &slow {
+        analyzer.take(envelope);
+    }
     let report = analyzer.finish(None);
     // a first step that warms up is not judged
     let from = 160 - report.steps.judged;
