@@ -222,13 +222,13 @@ fn what_a_host_tells_of_a_mesh_is_no_longer_than_it_can_be() {
     };
     let left = [found("0123abcd", 80), MeshFound { public: None, ..found("0123abce", 0) }];
     assert_eq!(seen.meshes, left);
-    assert_eq!(seen.problem.map(|problem| problem.len()), Some(4096));
+    assert_eq!(seen.problem.map(|problem| problem.len()), Some(4096 + "…".len()));
     let Verdict::Admitted(FromAgent::Mesh(MeshTold::Done(done))) = ingress.admit(at(0), &done) else {
         panic!("what it has done")
     };
     assert_eq!((done.changes.len(), done.changes[0].lines.len()), (32, 16 << 10));
     let of = |change: &MeshChange| (change.path.len(), change.what.len(), change.lines[0].len());
-    assert_eq!(of(&done.changes[1]), (256, 256, 4096));
+    assert_eq!(of(&done.changes[1]), (256, 256, 4096 + "…".len()));
 }
 
 #[test]

@@ -576,12 +576,9 @@ impl<'a> Splitter<'a> {
         let remedy = match c {
             '&' if len == 1 => {
                 "give one command: what stays in the background is ended with its rank, and a run goes on without this terminal"
-                    .to_owned()
             }
-            '>' | '<' | '|' if len == 1 => {
-                "leave it out, output is recorded anyway, or start `sh -c '…'`".to_owned()
-            }
-            _ => "quote it if it is meant literally, or start `sh -c '…'`".to_owned(),
+            '>' | '<' | '|' if len == 1 => "leave it out, output is recorded anyway, or start `sh -c '…'`",
+            _ => "quote it if it is meant literally, or start `sh -c '…'`",
         };
         let first = self.words.get(self.from).filter(|_| self.prepares);
         let fields = match first.filter(|word| setup::prepares(&word.text)) {

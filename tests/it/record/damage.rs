@@ -39,9 +39,12 @@ fn a_cut_recording_opens_up_to_the_cut() {
             }
         }
     }
-    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let reader = Reader::open(&path).unwrap();
-    let words = reader.integrity().damage().unwrap();
+    // one of two neighbours is not the end of a chunk
+    let words = [0, 1].into_iter().find_map(|more| {
+        std::fs::write(&path, &bytes[..bytes.len() / 2 + more]).unwrap();
+        Reader::open(&path).unwrap().integrity().damage()
+    });
+    let words = words.unwrap();
     assert!(words.starts_with("recording is cut at ") && words.contains(": opened up to "), "{words}");
 }
 

@@ -194,9 +194,10 @@ fn assert_arrows(loaded: &mut TraceProcessor, steps: &Table, world: usize, from:
     for ((step, rank), wait) in rows {
         waits.entry(step).or_default().push((wait, rank));
     }
-    let whole = waits.iter().filter(|(_, waits)| waits.len() == world);
-    let last: BTreeMap<i64, i64> =
-        whole.map(|(step, waits)| (*step, waits.iter().min().unwrap().1)).collect();
+    waits.values_mut().for_each(|waits| waits.sort_unstable());
+    // of two that came together none is the last
+    let whole = waits.iter().filter(|(_, waits)| waits.len() == world && waits[0].0 < waits[1].0);
+    let last: BTreeMap<i64, i64> = whole.map(|(step, waits)| (*step, waits[0].1)).collect();
     let arrows: Vec<(i64, i64, i64, i64)> =
         loaded.rows("SELECT step_out, step_in, rank_out, rank_in FROM arrows ORDER BY 1, 3, 4");
     let meant = last.iter().flat_map(|(step, last)| {
@@ -453,7 +454,7 @@ fn an_imported_timeline_of_horovod_is_what_it_was_read_as() {
     let ranks = [(0, &*names[0].0), (1, &*names[1].0)];
     assert!(ranks.iter().all(|(rank, name)| name.starts_with(&format!("rank {rank} · "))), "{names:?}");
     assert_steps(&mut loaded, &export, &ranks);
-    assert_arrows(&mut loaded, &export.steps, 2, &["allreduce transfer", "allreduce wait"]);
+    assert_arrows(&mut loaded, &export.steps, 2, &["allreduce wait"]);
 }
 
 #[test]
