@@ -72,7 +72,8 @@ pub(crate) fn left_by_key(notes: &mut Notes) -> Option<()> {
         screen.lines().any(|line| line.contains(short) && line.contains("running"))
     });
     terminal.press(&["Enter"]);
-    terminal.wait("its ranks", |screen| screen.contains("RANK"));
+    // the list of runs has a column RANKS
+    terminal.wait("its ranks", |screen| screen.contains("RANK") && !screen.contains("RANKS"));
     terminal.press(&["d"]);
     terminal.wait("the runs again", |screen| screen.contains("all recordings") || screen.contains("SIZE"));
     let since = Instant::now();

@@ -77,6 +77,7 @@ pub(crate) fn disk_fills(notes: &mut Notes) -> Option<()> {
     };
     let half = format!("-name '.up.*' -size +{}k", size >> 11);
     until("half of the binary on the host", || !found(&half).is_empty());
+    relay.stall();
     assert_eq!(found("-name hvtui"), "", "it is whole already");
     rig.cluster.on("n1", "dd if=/dev/zero of=/root/.cache/stranger bs=64k 2>/dev/null");
     relay.clear();
