@@ -11,6 +11,8 @@ use crate::filelock::give_back;
 
 /// Who holds a lock on this file writes the recording.
 const LOCK: &str = "lock";
+/// So often it is tried anew where another client removes the lock or its folder at the same time.
+const TRIES: usize = 8;
 
 /// The files of the recording that begins with `first`, in order; `first` alone when it is not there.
 pub(super) fn of(first: &Path) -> Vec<PathBuf> {
@@ -60,20 +62,34 @@ impl Lock {
     pub fn take(first: &Path) -> Result<Self, Error> {
         let path = lock_path(first);
         let folder = path.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::file(folder))?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(Error::file(&path))?;
-        let held = match file.try_lock() {
-            // whose holder has removed it meanwhile: it keeps none out any more
-            Ok(()) if !is_at(&file, &path) => return Err(Error::Busy(first.to_owned())),
-            Ok(()) => Some(file),
-            Err(TryLockError::WouldBlock) => return Err(Error::Busy(first.to_owned())),
-            Err(TryLockError::Error(error)) => {
-                tracing::debug!(%error, "no lock on a recording");
-                None
-            }
+        let open = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::file(folder))?;
+            let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+            file.map_err(Error::file(&path))
         };
-        Ok(Self { first: first.to_owned(), held })
+        let mut failed = Error::Busy(first.to_owned());
+        for _ in 0..TRIES {
+            let file = match open() {
+                Ok(file) => file,
+                // its folder is maybe being removed
+                Err(error) => {
+                    failed = error;
+                    continue;
+                }
+            };
+            let held = match file.try_lock() {
+                // whose holder has removed it meanwhile: it keeps none out any more
+                Ok(()) if !is_at(&file, &path) => continue,
+                Ok(()) => Some(file),
+                Err(TryLockError::WouldBlock) => return Err(Error::Busy(first.to_owned())),
+                Err(TryLockError::Error(error)) => {
+                    tracing::debug!(%error, "no lock on a recording");
+                    None
+                }
+            };
+            return Ok(Self { first: first.to_owned(), held });
+        }
+        Err(failed)
     }
 
     /// The first file of the recording.
@@ -152,5 +168,26 @@ mod tests {
         assert!(!is_at(&opened, &path));
         let another = File::create(&path).unwrap();
         assert!(!is_at(&opened, &path) && is_at(&another, &path));
+    }
+
+    #[test]
+    fn a_lock_that_is_taken_while_its_folder_goes_is_the_one_at_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = folder.path().join("run").join("run.mcap");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    if let Ok(lock) = Lock::take(&first) {
+                        lock.remove();
+                        drop(std::fs::remove_dir(first.parent().unwrap()));
+                    }
+                }
+            });
+            for _ in 0..300 {
+                if let Ok(lock) = Lock::take(&first) {
+                    assert!(is_at(lock.held.as_ref().unwrap(), &lock.path()));
+                }
+            }
+        });
     }
 }

@@ -172,7 +172,7 @@ impl Store {
             if self.left_behind(&run).is_none() {
                 continue;
             }
-            // a client that begins meanwhile has it, or finds that this one is gone
+            // a client that begins meanwhile has it, or finds that this one is gone and makes its own
             let Ok(lock) = Lock::take(&self.path_of(&run)) else { continue };
             lock.remove();
             // the folder of one that has begun before is not empty, and stays
@@ -244,11 +244,9 @@ impl Store {
             }
         }
         remove(&path)?;
-        // until here no other client may write; NFS keeps a file that is open in its folder
-        let held = lock.path();
-        drop(lock);
-        let rest = remove(&held).and_then(|()| std::fs::remove_dir(&folder).map_err(Error::file(&folder)));
-        if let Err(error) = rest {
+        // until its file is gone no other client may write; NFS keeps one that is open in its folder
+        lock.remove();
+        if let Err(error) = std::fs::remove_dir(&folder) {
             tracing::debug!(%error, "a deleted recording leaves an empty folder");
         }
         Ok(bytes)

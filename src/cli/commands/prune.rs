@@ -385,14 +385,16 @@ fn delete(surplus: &mut [Surplus], store: &Store) -> (u64, bool) {
     for run in surplus.iter_mut().filter(|run| run.stays.is_none()) {
         // while it was asked a client may have recorded it
         let was_empty = run.recorded && run.spec.is_none();
-        if was_empty && !store.is_written(&run.run) && !store.is_left_empty(&run.run) {
+        // or removed what another one had left behind
+        let is_gone = was_empty && store.path_of(&run.run).parent().is_some_and(|folder| !folder.exists());
+        if was_empty && !is_gone && !store.is_written(&run.run) && !store.is_left_empty(&run.run) {
             let why = "it is not empty any more";
             note(&format!("run {} is not deleted: {why}", run.run.short()));
             run.stays = Some(why.to_owned());
             is_stuck = true;
             continue;
         }
-        let deletion = if run.recorded { store.delete(&run.run) } else { Ok(0) };
+        let deletion = if run.recorded && !is_gone { store.delete(&run.run) } else { Ok(0) };
         match deletion {
             Ok(bytes) => {
                 run.deleted = true;
@@ -623,12 +625,14 @@ mod tests {
         assert!(shown(&all).contains("3 to be deleted"), "{}", shown(&all));
         assert!(!delete(&mut all, &store).1);
         assert!(store.list().unwrap().unreadable.is_empty());
+        assert_eq!(delete(&mut all, &store), (0, false), "what is gone needs no deletion");
 
         // what is no recording is not taken for an empty one
         let path = store.path_of(&ids[0]);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, b"something else").unwrap();
+        std::fs::write(&path, b"something else").unwrap();
         assert_eq!(past(3700), []);
+        assert!(delete(&mut all, &store).1 && path.exists(), "it is not empty any more");
     }
 
     #[tokio::test]

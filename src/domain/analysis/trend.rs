@@ -14,7 +14,7 @@ const LEAST_OF_HOST: f64 = 0.02;
 const LEAST_BYTES_OF_HOST: f64 = 1_073_741_824.0;
 /// In so much time at least, microseconds.
 const LEAST_US: u64 = 300_000_000;
-/// So much of how it differs must be the line: what grows by five leaps, as by jobs that begin, has less.
+/// So much of how it differs must be the line: what grows by four leaps, as by jobs that begin, has less.
 const STEADY: f64 = 0.97;
 
 /// A line through the second half of what was told.

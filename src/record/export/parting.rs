@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::hooks::StepsBy;
+use crate::domain::last_in::HostClock;
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, PhaseSpan, StepTiming};
 use crate::domain::trainer_keys::TrainerId;
@@ -18,6 +19,8 @@ const MOST_PARTS: usize = 1 << 18;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Held {
     pub(super) id: TrainerId,
+    /// Its host, as it was known when the step was heard of.
+    pub(super) clock: HostClock,
     /// When it was heard of.
     pub(super) arrived: Stamp,
     pub(super) timing: StepTiming,
@@ -119,7 +122,7 @@ mod tests {
         let spans = [PhaseSpan { phase: Phase::Wait, start_us: 0, dur_us: wait_us }].into();
         let timing =
             StepTiming { step, start: HostTime(0), dur_us: 100, loss: None, samples: 0, spans, hidden_us: 0 };
-        Held { id: Rank(rank).into(), arrived: Stamp(0), timing }
+        Held { id: Rank(rank).into(), clock: HostClock::default(), arrived: Stamp(0), timing }
     }
 
     /// Rank, step, wait, transfer.

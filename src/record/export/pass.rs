@@ -419,17 +419,19 @@ impl Pass<'_, '_> {
     }
 
     fn step(&mut self, id: TrainerId, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
+        // when it is heard of, as in a report
+        let clock = self.clock_of(id.rank, timing.start);
         if self.is_apart {
-            return self.give_step(id, timing, arrived);
+            return self.give_step((id, clock), timing, arrived);
         }
         if self.judges {
             self.judge(id, timing, arrived)?;
         }
         if self.parting.holds(self.world) {
-            let done = self.parting.step(self.world, Held { id, arrived, timing: timing.clone() });
+            let done = self.parting.step(self.world, Held { id, clock, arrived, timing: timing.clone() });
             return self.held(&done);
         }
-        self.give_step(id, timing, arrived)
+        self.give_step((id, clock), timing, arrived)
     }
 
     /// Looks for a straggler; gives it where it has become one.
@@ -447,11 +449,16 @@ impl Pass<'_, '_> {
 
     /// Gives steps that were held.
     fn held(&mut self, held: &[Held]) -> io::Result<()> {
-        held.iter().try_for_each(|held| self.give_step(held.id, &held.timing, held.arrived))
+        held.iter().try_for_each(|held| self.give_step((held.id, held.clock), &held.timing, held.arrived))
     }
 
     /// Gives a step, and behind the last one of all ranks their allreduce.
-    fn give_step(&mut self, id: TrainerId, timing: &StepTiming, arrived: Stamp) -> io::Result<()> {
+    fn give_step(
+        &mut self,
+        (id, clock): (TrainerId, HostClock),
+        timing: &StepTiming,
+        arrived: Stamp,
+    ) -> io::Result<()> {
         let length = i64::from(timing.dur_us) * 1_000;
         let (span, is_aligned) = self.place(id.rank, Some(timing.start), length, arrived);
         let chosen = &self.run.chosen;
@@ -460,7 +467,6 @@ impl Pass<'_, '_> {
             self.give(&Item::Step { id, span, timing })?;
         }
         let is_met = is_aligned && !self.is_apart;
-        let clock = self.clock_of(id.rank, timing.start);
         let whole = if is_met { self.meetings.take(self.world, (id, clock), timing, span) } else { None };
         let chosen = |whole: &Allreduce| {
             let is_in_time = whole.span().is_some_and(|span| self.run.chosen.has_span(span));
