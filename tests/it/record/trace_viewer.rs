@@ -194,7 +194,9 @@ fn assert_arrows(loaded: &mut TraceProcessor, steps: &Table, world: usize, from:
     for ((step, rank), wait) in rows {
         waits.entry(step).or_default().push((wait, rank));
     }
-    waits.values_mut().for_each(|waits| waits.sort_unstable());
+    for waits in waits.values_mut() {
+        waits.sort_unstable();
+    }
     // of two that came together none is the last
     let whole = waits.iter().filter(|(_, waits)| waits.len() == world && waits[0].0 < waits[1].0);
     let last: BTreeMap<i64, i64> = whole.map(|(step, waits)| (*step, waits[0].1)).collect();
