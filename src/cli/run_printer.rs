@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::again::with_hosts;
 use super::hint::hint;
 use super::log_line::Paint;
 use super::run_table::{Mean, Means};
@@ -369,7 +370,7 @@ impl RunPrinter {
         // a run that was on its GPUs before can't wait for them
         let is_late = outcome.end == RunEnd::Busy && outcome.is_refused();
         let remedy = if is_late { format!(": {WAIT_FOR_THEM}") } else { String::new() };
-        lines.push(own(&format!("{exit} after {took}: {}{remedy}", outcome.summary)));
+        lines.push(own(&with_hosts(&format!("{exit} after {took}: {}{remedy}", outcome.summary))));
         // one that could not start has said nothing: its last line is that of an engine's or a launcher's help
         let began = |root: &Rank| {
             let exit = run.ranks.get(root.0 as usize).and_then(|rank| rank.exit.as_ref());

@@ -37,7 +37,7 @@ impl SlotLoad {
     /// How busy it was at most in all of these times, percent.
     pub(super) fn most_util(loads: &[Self]) -> Option<u32> {
         // what is not known is the least
-        let most = loads.iter().map(|load| load.util.0.wrapping_add(1)).max()?;
+        let most = loads.iter().fold(0, |most: u8, load| most.max(load.util.0.wrapping_add(1)));
         most.checked_sub(1).map(u32::from)
     }
 

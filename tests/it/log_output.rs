@@ -209,7 +209,7 @@ fn tabs_stay_and_what_a_long_line_lacks_is_counted() {
 #[test]
 fn what_was_passed_over_is_read_from_the_hosts_when_it_is_asked_for() {
     let person = Person::new(1);
-    let out = person.run(&["run", "--detach", "-np", "1", "--spool-cap", "64M", "--", "seq", "100000"]);
+    let out = person.run(&["run", "--detach", "-np", "1", "--spool-cap", "64M", "--", "seq", "300000"]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let attached = person.run(&["attach", "--tail", "last"]);
     let said = String::from_utf8_lossy(&attached.stderr).into_owned();
@@ -219,8 +219,8 @@ fn what_was_passed_over_is_read_from_the_hosts_when_it_is_asked_for() {
         (printed.lines().count(), printed.lines().last().map(str::to_owned))
     };
     let (recorded, last) = lines(&["logs", "last", "--rank", "0"]);
-    assert!(recorded < 100_000 && last.as_deref() == Some("100000"), "{recorded} {last:?}");
-    assert_eq!(lines(&["logs", "--whole", "last", "--rank", "0"]), (100_000, Some("100000".to_owned())));
+    assert!(recorded < 300_000 && last.as_deref() == Some("300000"), "{recorded} {last:?}");
+    assert_eq!(lines(&["logs", "--whole", "last", "--rank", "0"]), (300_000, Some("300000".to_owned())));
 }
 
 #[test]

@@ -87,14 +87,12 @@ impl RankState {
 
     fn speed(&self) -> StepTotals {
         // without the sums over phases, which a screen of hundreds of ranks does not need
-        let speed = |step: &StepTiming| StepTotals {
-            steps: 1,
-            step_us: step.dur_us.into(),
-            samples: step.samples.into(),
-            ..StepTotals::default()
-        };
         let mut totals = StepTotals::default();
-        self.recent_steps(RATE_STEPS).for_each(|step| totals += speed(step));
+        self.recent_steps(RATE_STEPS).for_each(|step| {
+            totals.steps += 1;
+            totals.step_us += u64::from(step.dur_us);
+            totals.samples += u64::from(step.samples);
+        });
         totals
     }
 
