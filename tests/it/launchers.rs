@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::common::client::{Client, printed, run};
+use crate::common::client::{Client, Ended, printed, run};
 use crate::common::cluster::{Cluster, skip};
 
 /// Two healthy hosts; they end with this process.
@@ -351,10 +351,16 @@ fn a_past_run_and_a_recipe_are_launched_again() {
     client.write("hosts.toml", &(cluster.hosts_toml(2) + recipe + line));
     let planned = run(&client, "--recipe line --dry-run");
     assert!(planned.out.contains("line: 2 ranks on 2 hosts, kind torch"), "{planned:#?}");
+    // on which slots depends on the runs of other tests
+    let greets = |ended: &Ended| {
+        let printed = printed(ended);
+        let begins = ["[0] goodbye from n", "[1] goodbye from n"];
+        printed.len() == 2 && printed.iter().zip(begins).all(|(line, begin)| line.starts_with(begin))
+    };
     let ended = run(&client, "--recipe greet --env WORD=goodbye -np 2");
-    assert_eq!(printed(&ended), ["[0] goodbye from n1:0", "[1] goodbye from n1:1"], "{ended:#?}");
+    assert!(greets(&ended), "{ended:#?}");
     let ended = run(&client, "--again last");
-    assert_eq!(printed(&ended), ["[0] goodbye from n1:0", "[1] goodbye from n1:1"], "{ended:#?}");
+    assert!(greets(&ended), "{ended:#?}");
     let ended = run(&client, "--recipe gret");
     assert_eq!((ended.code, ended.err.contains("did you mean greet?")), (64, true), "{ended:#?}");
 }
