@@ -7,7 +7,7 @@
 
 mod bodies;
 #[path = "../../../tests/it/common/built.rs"]
-#[allow(dead_code, reason = "tests of the whole program use more of it")]
+#[expect(dead_code, reason = "tests of the whole program use more of it")]
 pub(crate) mod built;
 mod threads;
 
